@@ -1,0 +1,128 @@
+package v1alpha1
+
+// Condition types that every job has. They follow kstatus: Ready is the outcome, Reconciling says that work goes on,
+// Stalled that it cannot go on without a person.
+const (
+	ConditionReady       = "Ready"
+	ConditionReconciling = "Reconciling"
+	ConditionStalled     = "Stalled"
+)
+
+// Condition types of a BackupJob.
+const (
+	// ConditionResolved: class, strategy and destination are known and valid.
+	ConditionResolved = "Resolved"
+	// ConditionSnapshotStored: the operator stored the snapshot and its record has been checked.
+	ConditionSnapshotStored = "SnapshotStored"
+)
+
+// Condition types of a RestoreJob.
+const (
+	// ConditionCaptured: the live spec is in the record, whose sha256 the message holds.
+	ConditionCaptured = "Captured"
+	// ConditionSuspended: the HelmRelease is paused by this job.
+	ConditionSuspended = "Suspended"
+	// ConditionDeleted: nothing of the former cluster is left.
+	ConditionDeleted = "Deleted"
+	// ConditionServing: a member of the new cluster answers with the restored revision.
+	ConditionServing = "Serving"
+	// ConditionWhole: every member of the new cluster is a voter and holds the same data.
+	ConditionWhole = "Whole"
+)
+
+// Reasons of outcomes, for every kind of job.
+const (
+	ReasonSucceeded        = "Succeeded"
+	ReasonFailed           = "Failed"
+	ReasonProgressing      = "Progressing"
+	ReasonDryRun           = "DryRun"
+	ReasonDeadlineExceeded = "DeadlineExceeded"
+	ReasonDeleted          = "Deleted"
+	ReasonInternalError    = "InternalError"
+)
+
+// Reasons of waiting, for every kind of job.
+const (
+	ReasonWaitingForLock        = "WaitingForLock"
+	ReasonQueueLimitExceeded    = "QueueLimitExceeded"
+	ReasonWaitingForBackupClass = "WaitingForBackupClass"
+	ReasonWaitingForStrategy    = "WaitingForStrategy"
+	ReasonWaitingForQuorum      = "WaitingForQuorum"
+	ReasonWaitingForCredentials = "WaitingForCredentials"
+	ReasonForeignDriverActive   = "ForeignDriverActive"
+	ReasonRetrying              = "Retrying"
+)
+
+// Reasons about what an administrator wrote.
+const (
+	ReasonBackupClassNotFound      = "BackupClassNotFound"
+	ReasonNoMatchingStrategy       = "NoMatchingStrategy"
+	ReasonStrategyNotFound         = "StrategyNotFound"
+	ReasonStrategyKindUnsupported  = "StrategyKindUnsupported"
+	ReasonTemplateInvalid          = "TemplateInvalid"
+	ReasonDestinationInvalid       = "DestinationInvalid"
+	ReasonDestinationMismatch      = "DestinationMismatch"
+	ReasonParametersInvalid        = "ParametersInvalid"
+	ReasonCredentialsSecretMissing = "CredentialsSecretMissing"
+	ReasonCredentialsSecretInvalid = "CredentialsSecretInvalid"
+)
+
+// Reasons about the application and its cluster.
+const (
+	ReasonApplicationUnsupported = "ApplicationUnsupported"
+	ReasonApplicationNotFound    = "ApplicationNotFound"
+	ReasonClusterNotFound        = "ClusterNotFound"
+	ReasonClusterDeleting        = "ClusterDeleting"
+	ReasonClusterParked          = "ClusterParked"
+	ReasonQuorumLost             = "QuorumLost"
+)
+
+// Reasons about a snapshot and its artifact.
+const (
+	ReasonSnapshotPending = "SnapshotPending"
+	ReasonSnapshotRunning = "SnapshotRunning"
+	ReasonSnapshotFailed  = "SnapshotFailed"
+	ReasonSnapshotGone    = "SnapshotGone"
+	ReasonSnapshotForeign = "SnapshotForeign"
+	ReasonSnapshotStored  = "SnapshotStored"
+	ReasonArtifactInvalid = "ArtifactInvalid"
+	ReasonBackupExists    = "BackupExists"
+	ReasonBackupCreated   = "BackupCreated"
+)
+
+// Reasons of a RestoreJob.
+const (
+	ReasonBackupNotFound         = "BackupNotFound"
+	ReasonBackupNotReady         = "BackupNotReady"
+	ReasonBackupUnreadable       = "BackupUnreadable"
+	ReasonOptionsInvalid         = "OptionsInvalid"
+	ReasonTargetUnsupported      = "TargetUnsupported"
+	ReasonVersionUnsupported     = "VersionUnsupported"
+	ReasonSpecUnavailable        = "SpecUnavailable"
+	ReasonRecreateRefused        = "RecreateRefused"
+	ReasonReleaseUnsafe          = "ReleaseUnsafe"
+	ReasonSuspensionLost         = "SuspensionLost"
+	ReasonCapturing              = "Capturing"
+	ReasonSuspending             = "Suspending"
+	ReasonDeleting               = "Deleting"
+	ReasonWaitingForDeletion     = "WaitingForDeletion"
+	ReasonRecreating             = "Recreating"
+	ReasonWaitingForMembers      = "WaitingForMembers"
+	ReasonVerifying              = "Verifying"
+	ReasonResuming               = "Resuming"
+	ReasonBootstrapFailed        = "BootstrapFailed"
+	ReasonForeignCluster         = "ForeignCluster"
+	ReasonDataMismatch           = "DataMismatch"
+	ReasonIncomplete             = "Incomplete"
+	ReasonAborted                = "Aborted"
+	ReasonManualActionRequired   = "ManualActionRequired"
+	ReasonRestoredRevisionServed = "RestoredRevisionServed"
+)
+
+// Reasons of a Plan.
+const (
+	ReasonScheduled       = "Scheduled"
+	ReasonScheduleInvalid = "ScheduleInvalid"
+	ReasonRunSkipped      = "RunSkipped"
+	ReasonRunMissed       = "RunMissed"
+)
