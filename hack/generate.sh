@@ -22,6 +22,10 @@ mapfile -t args < <(paths "${ours[@]}")
 mapfile -t args < <(paths "${mirrors[@]}")
 "$gen" crd:maxDescLen=0 "${args[@]}" output:crd:dir=tests/env/crds
 
+# The controller's rights, from the +kubebuilder:rbac markers beside the code that needs them.
+rm -f charts/etcd-controller/files/role.yaml
+"$gen" rbac:roleName=etcd-controller paths=./controller/... output:rbac:dir=charts/etcd-controller/files
+
 if [ "${1:-}" = --check ] && [ -n "$(git status --porcelain -- "${generated[@]}")" ]; then
   git --no-pager diff --stat -- "${generated[@]}"
   git status --short -- "${generated[@]}"

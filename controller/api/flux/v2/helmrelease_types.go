@@ -91,6 +91,7 @@ type HelmReleaseSpec struct {
 }
 
 // ChartTemplate describes a chart in a source.
+// +kubebuilder:pruning:PreserveUnknownFields
 type ChartTemplate struct {
 	// Spec of the chart.
 	Spec ChartTemplateSpec `json:"spec"`
