@@ -1,0 +1,178 @@
+// Package kube runs a real Kubernetes control plane without nodes on loopback: etcd, kube-apiserver and the few controllers of kube-controller-manager
+// that make objects live and die as on a cluster.
+package kube
+
+import (
+	"context"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/cozy-etcd/cozy-etcd/tests/env/ports"
+	"github.com/cozy-etcd/cozy-etcd/tests/env/process"
+)
+
+// Options say where and how a control plane runs.
+type Options struct {
+	Dir   string // scratch folder; data, certificates and logs
+	Bin   string // folder of the binaries
+	Audit bool   // write an audit log at metadata level
+	// Etcd is a foreign etcd to keep the objects in; nil starts one of its own.
+	Etcd *Etcd
+}
+
+// Cluster is a running control plane.
+type Cluster struct {
+	Config     *rest.Config // an administrator without client-side throttling
+	Kubeconfig string       // path of the same administrator's kubeconfig
+	AuditLog   string       // path, empty without Options.Audit
+
+	opts     Options
+	pki      string
+	port     int
+	reserved []int
+	children []*process.Process
+	manager  *process.Process
+}
+
+// Start brings up etcd and the API server and returns when /readyz says ok. A failed start leaves nothing running.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	c := &Cluster{opts: o, pki: filepath.Join(o.Dir, "pki")}
+	if err := c.start(ctx); err != nil {
+		c.Stop()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context) error {
+	if err := os.MkdirAll(c.opts.Dir, 0o700); err != nil {
+		return err
+	}
+	port, err := c.reserve()
+	if err != nil {
+		return err
+	}
+	c.port = port
+	if err := c.writeIdentity(); err != nil {
+		return fmt.Errorf("certificates: %w", err)
+	}
+	etcd := c.opts.Etcd
+	if etcd == nil {
+		if etcd, err = c.startEtcd(ctx); err != nil {
+			return err
+		}
+	}
+	return c.startAPIServer(ctx, etcd)
+}
+
+// Stop ends every child at once: nothing that they hold is kept.
+func (c *Cluster) Stop() {
+	if c.manager != nil {
+		c.manager.Kill()
+	}
+	for i := len(c.children) - 1; i >= 0; i-- {
+		c.children[i].Kill()
+	}
+	ports.Release(c.reserved...)
+}
+
+// Address is the host:port of the API server.
+func (c *Cluster) Address() string { return ports.Join(c.port) }
+
+func (c *Cluster) reserve() (int, error) {
+	port, err := ports.Free()
+	if err == nil {
+		c.reserved = append(c.reserved, port)
+	}
+	return port, err
+}
+
+// run starts a child that Stop ends.
+func (c *Cluster) run(ctx context.Context, spec process.Spec) (*process.Process, error) {
+	spec.Dir = c.opts.Dir
+	p, err := process.Start(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	c.children = append(c.children, p)
+	return p, nil
+}
+
+// writeIdentity makes the CA, the server's certificate, the key for service account tokens and the two administrators.
+func (c *Cluster) writeIdentity() error {
+	ca, err := newAuthority("kubernetes")
+	if err != nil {
+		return err
+	}
+	server, err := ca.issue(pkix.Name{CommonName: "kube-apiserver"}, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+	if err != nil {
+		return err
+	}
+	private, public, err := signingKey()
+	if err != nil {
+		return err
+	}
+	files := map[string][]byte{"ca.crt": ca.pem, "apiserver.crt": server.cert, "apiserver.key": server.key, "sa.key": private, "sa.pub": public, "audit.yaml": []byte(auditPolicy)}
+	if err := writeFiles(c.pki, files); err != nil {
+		return err
+	}
+	if _, err := c.user(ca, "controllers", "system:kube-controller-manager"); err != nil {
+		return err
+	}
+	if c.Config, err = c.user(ca, "admin", "kubernetes-admin"); err != nil {
+		return err
+	}
+	c.Kubeconfig = c.kubeconfig("admin")
+	return nil
+}
+
+func (c *Cluster) kubeconfig(user string) string {
+	return filepath.Join(c.opts.Dir, user+".kubeconfig")
+}
+
+// user makes a member of system:masters and writes its kubeconfig.
+func (c *Cluster) user(ca *authority, file, name string) (*rest.Config, error) {
+	id, err := ca.issue(pkix.Name{CommonName: name, Organization: []string{"system:masters"}})
+	if err != nil {
+		return nil, err
+	}
+	k := clientcmdapi.NewConfig()
+	k.Clusters["env"] = &clientcmdapi.Cluster{Server: "https://" + c.Address(), CertificateAuthorityData: ca.pem}
+	k.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: id.cert, ClientKeyData: id.key}
+	k.Contexts["env"] = &clientcmdapi.Context{Cluster: "env", AuthInfo: name}
+	k.CurrentContext = "env"
+	if err := clientcmd.WriteToFile(*k, c.kubeconfig(file)); err != nil {
+		return nil, err
+	}
+	cfg, err := clientcmd.NewDefaultClientConfig(*k, nil).ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	cfg.QPS = -1
+	return cfg, nil
+}
+
+// get asks the API server for a path and wants 200.
+func get(ctx context.Context, client *http.Client, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(req.URL.Path + " answers " + resp.Status)
+	}
+	return nil
+}
