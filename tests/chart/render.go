@@ -1,0 +1,91 @@
+// Package chart renders the charts of this repository through Helm's SDK, without a cluster.
+package chart
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/release"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// Root is the repository's root directory, found from this source file.
+func Root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..")
+}
+
+// Request is one `helm template`: Release and Namespace default to etcd and tenant-a, Values is YAML as a user would write it.
+type Request struct {
+	Chart      string // directory relative to Root; default charts/etcd
+	Release    string
+	Namespace  string
+	Values     string
+	SkipSchema bool
+}
+
+// Render gives the release as Helm would store it.
+func Render(r Request) (*release.Release, error) {
+	dir := r.Chart
+	if dir == "" {
+		dir = "charts/etcd"
+	}
+	loaded, err := loader.Load(filepath.Join(Root(), dir))
+	if err != nil {
+		return nil, err
+	}
+	values, err := chartutil.ReadValues([]byte(r.Values))
+	if err != nil {
+		return nil, fmt.Errorf("values: %w", err)
+	}
+	install := action.NewInstall(&action.Configuration{Log: func(string, ...any) {}})
+	install.ClientOnly, install.DryRun, install.SkipSchemaValidation = true, true, r.SkipSchema
+	install.ReleaseName, install.Namespace = or(r.Release, "etcd"), or(r.Namespace, "tenant-a")
+	return install.Run(loaded, values)
+}
+
+// Objects is Render's result as objects, hooks included.
+func Objects(r Request) ([]*unstructured.Unstructured, error) {
+	rendered, err := Render(r)
+	if err != nil {
+		return nil, err
+	}
+	var manifests strings.Builder
+	manifests.WriteString(rendered.Manifest)
+	for _, hook := range rendered.Hooks {
+		manifests.WriteString("\n---\n" + hook.Manifest)
+	}
+	return decode(manifests.String())
+}
+
+func decode(manifests string) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifests), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(object)
+		if err == io.EOF {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(object.Object) > 0 {
+			objects = append(objects, object)
+		}
+	}
+}
+
+func or(value, otherwise string) string {
+	if value == "" {
+		return otherwise
+	}
+	return value
+}
