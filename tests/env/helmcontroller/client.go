@@ -1,0 +1,115 @@
+package helmcontroller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"helm.sh/helm/v3/pkg/kube"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// clientOptions say how one action writes.
+type clientOptions struct {
+	serverSide bool // server-side apply with force instead of Helm 3's patches
+	migrate    bool // the release was client-side before: hand its fields over to the apply manager first
+	legacyWait bool // Helm 3's idea of ready; server-side releases wait by kstatus
+	log        func(format string, args ...any)
+	beforeWait func() error // fault hook: the objects are written, the action is not over
+}
+
+// helmClient is Helm's Kubernetes client with the second apply method, quicker waits and a place for faults.
+type helmClient struct {
+	*kube.Client
+	opts clientOptions
+}
+
+// Build parses without the client-side validation: any server of today validates fields itself, and then Helm 3's validation is only a download.
+func (c *helmClient) Build(r io.Reader, _ bool) (kube.ResourceList, error) {
+	return c.Client.Build(r, false)
+}
+
+// Create creates the objects, kind by kind.
+func (c *helmClient) Create(resources kube.ResourceList) (*kube.Result, error) {
+	if !c.opts.serverSide {
+		return c.Client.Create(resources)
+	}
+	res := &kube.Result{}
+	for _, info := range resources {
+		if err := apply(info); err != nil {
+			return res, err
+		}
+		res.Created = append(res.Created, info)
+	}
+	return res, nil
+}
+
+// Update brings the objects of original to target and deletes those that target no longer has.
+func (c *helmClient) Update(original, target kube.ResourceList, force bool) (*kube.Result, error) {
+	if !c.opts.serverSide {
+		return c.Client.Update(original, target, force)
+	}
+	return c.applyAll(original, target)
+}
+
+// UpdateThreeWayMerge is what Helm uses to adopt objects that exist already.
+func (c *helmClient) UpdateThreeWayMerge(original, target kube.ResourceList, force bool) (*kube.Result, error) {
+	if !c.opts.serverSide {
+		return c.Client.UpdateThreeWayMerge(original, target, force)
+	}
+	return c.applyAll(original, target)
+}
+
+// Wait waits for readiness in the manner of the Helm that the mode stands for.
+func (c *helmClient) Wait(resources kube.ResourceList, timeout time.Duration) error {
+	return c.wait(resources, timeout, c.Client.Wait)
+}
+
+// WaitWithJobs also waits for Jobs.
+func (c *helmClient) WaitWithJobs(resources kube.ResourceList, timeout time.Duration) error {
+	return c.wait(resources, timeout, c.Client.WaitWithJobs)
+}
+
+func (c *helmClient) wait(resources kube.ResourceList, timeout time.Duration, legacy func(kube.ResourceList, time.Duration) error) error {
+	if c.opts.beforeWait != nil {
+		if err := c.opts.beforeWait(); err != nil {
+			return err
+		}
+	}
+	if !c.opts.serverSide || c.opts.legacyWait {
+		return legacy(resources, timeout)
+	}
+	return waitCurrent(resources, timeout)
+}
+
+// WaitForDelete waits until none of the objects is there; Helm's own looks every two seconds.
+func (c *helmClient) WaitForDelete(resources kube.ResourceList, timeout time.Duration) error {
+	var left string
+	err := poll(timeout, func() (bool, error) {
+		for _, info := range resources {
+			if err := info.Get(); !apierrors.IsNotFound(err) {
+				left = info.ObjectName()
+				return false, err
+			}
+		}
+		return true, nil
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%s is still there after %s: %w", left, timeout, err)
+	}
+	return err
+}
+
+func poll(timeout time.Duration, done func() (bool, error)) error {
+	return wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, timeout, true, func(context.Context) (bool, error) { return done() })
+}
+
+var (
+	_ kube.Interface                    = (*helmClient)(nil)
+	_ kube.InterfaceExt                 = (*helmClient)(nil)
+	_ kube.InterfaceThreeWayMerge       = (*helmClient)(nil)
+	_ kube.InterfaceDeletionPropagation = (*helmClient)(nil)
+)
