@@ -45,6 +45,18 @@ func applyData(obj runtime.Object) ([]byte, error) {
 	return json.Marshal(obj)
 }
 
+// createAll applies objects that are expected to be new.
+func createAll(resources kube.ResourceList) (*kube.Result, error) {
+	res := &kube.Result{}
+	for _, info := range resources {
+		if err := apply(info); err != nil {
+			return res, err
+		}
+		res.Created = append(res.Created, info)
+	}
+	return res, nil
+}
+
 // applyAll applies target and deletes what only original has, unless it is to be kept.
 func (c *helmClient) applyAll(original, target kube.ResourceList) (*kube.Result, error) {
 	res := &kube.Result{}

@@ -9,6 +9,7 @@ import (
 
 	"helm.sh/helm/v3/pkg/kube"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
@@ -16,9 +17,8 @@ import (
 type clientOptions struct {
 	serverSide bool // server-side apply with force instead of Helm 3's patches
 	migrate    bool // the release was client-side before: hand its fields over to the apply manager first
-	legacyWait bool // Helm 3's idea of ready; server-side releases wait by kstatus
 	log        func(format string, args ...any)
-	beforeWait func() error // fault hook: the objects are written, the action is not over
+	strike     func(Stage) error // place for faults
 }
 
 // helmClient is Helm's Kubernetes client with the second apply method, quicker waits and a place for faults.
@@ -34,33 +34,55 @@ func (c *helmClient) Build(r io.Reader, _ bool) (kube.ResourceList, error) {
 
 // Create creates the objects, kind by kind.
 func (c *helmClient) Create(resources kube.ResourceList) (*kube.Result, error) {
-	if !c.opts.serverSide {
-		return c.Client.Create(resources)
-	}
-	res := &kube.Result{}
-	for _, info := range resources {
-		if err := apply(info); err != nil {
-			return res, err
+	return c.write(func() (*kube.Result, error) {
+		if c.opts.serverSide {
+			return createAll(resources)
 		}
-		res.Created = append(res.Created, info)
-	}
-	return res, nil
+		return c.Client.Create(resources)
+	})
 }
 
 // Update brings the objects of original to target and deletes those that target no longer has.
 func (c *helmClient) Update(original, target kube.ResourceList, force bool) (*kube.Result, error) {
-	if !c.opts.serverSide {
+	return c.write(func() (*kube.Result, error) {
+		if c.opts.serverSide {
+			return c.applyAll(original, target)
+		}
 		return c.Client.Update(original, target, force)
-	}
-	return c.applyAll(original, target)
+	})
 }
 
 // UpdateThreeWayMerge is what Helm uses to adopt objects that exist already.
 func (c *helmClient) UpdateThreeWayMerge(original, target kube.ResourceList, force bool) (*kube.Result, error) {
-	if !c.opts.serverSide {
+	return c.write(func() (*kube.Result, error) {
+		if c.opts.serverSide {
+			return c.applyAll(original, target)
+		}
 		return c.Client.UpdateThreeWayMerge(original, target, force)
+	})
+}
+
+// DeleteWithPropagationPolicy deletes the objects of an uninstall.
+func (c *helmClient) DeleteWithPropagationPolicy(resources kube.ResourceList, policy metav1.DeletionPropagation) (*kube.Result, []error) {
+	if err := c.opts.strike(BeforeWrites); err != nil {
+		return nil, []error{err}
 	}
-	return c.applyAll(original, target)
+	return c.Client.DeleteWithPropagationPolicy(resources, policy)
+}
+
+// write never returns a nil result, because Helm reads it also after an error.
+func (c *helmClient) write(do func() (*kube.Result, error)) (*kube.Result, error) {
+	if err := c.opts.strike(BeforeWrites); err != nil {
+		return &kube.Result{}, err
+	}
+	res, err := do()
+	if res == nil {
+		res = &kube.Result{}
+	}
+	if err != nil {
+		return res, err
+	}
+	return res, c.opts.strike(AfterWrites)
 }
 
 // Wait waits for readiness in the manner of the Helm that the mode stands for.
@@ -74,12 +96,7 @@ func (c *helmClient) WaitWithJobs(resources kube.ResourceList, timeout time.Dura
 }
 
 func (c *helmClient) wait(resources kube.ResourceList, timeout time.Duration, legacy func(kube.ResourceList, time.Duration) error) error {
-	if c.opts.beforeWait != nil {
-		if err := c.opts.beforeWait(); err != nil {
-			return err
-		}
-	}
-	if !c.opts.serverSide || c.opts.legacyWait {
+	if !c.opts.serverSide {
 		return legacy(resources, timeout)
 	}
 	return waitCurrent(resources, timeout)

@@ -304,6 +304,12 @@ type HelmReleaseStatus struct {
 	// LastAttemptedRevision is the chart's version.
 	// +optional
 	LastAttemptedRevision string `json:"lastAttemptedRevision,omitempty"`
+	// LastAttemptedConfigDigest is the digest of the values.
+	// +optional
+	LastAttemptedConfigDigest string `json:"lastAttemptedConfigDigest,omitempty"`
+	// LastHandledForceAt is the last value of the annotation that asks for an upgrade.
+	// +optional
+	LastHandledForceAt string `json:"lastHandledForceAt,omitempty"`
 	// LastHandledReconcileAt is the last value of the annotation that asks for a reconciliation.
 	// +optional
 	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`

@@ -130,8 +130,13 @@ type DataStoreStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Finalizer that Kamaji keeps on a DataStore while it is used, and the condition that tells it.
+// DataStoreFinalizer is kept by Kamaji on a DataStore while a TenantControlPlane refers to it.
+const DataStoreFinalizer = "kamaji.clastix.io/TenantControlPlane"
+
+// Condition types of a DataStore.
 const (
-	DataStoreFinalizer                = "finalizer.kamaji.clastix.io/datastore"
+	// ConditionDataStoreValidation tells whether the Secrets that the spec names exist.
+	ConditionDataStoreValidation = "kamaji.clastix.io/DataStoreValidation"
+	// ConditionDataStoreAllowedDeletion tells whether a deletion has to wait for control planes.
 	ConditionDataStoreAllowedDeletion = "kamaji.clastix.io/DataStoreAllowedDeletion"
 )
