@@ -1,0 +1,80 @@
+# Everything builds from Go modules; bin/ holds the tools. `make help` lists the targets.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+BIN := $(CURDIR)/bin
+GO ?= go
+GOTEST_TIMEOUT ?= 20m
+UPSTREAM_CRDS ?= $(wildcard ../shared/upstream/crds)
+TRANSCRIPTS ?= $(wildcard ../shared/transcripts)
+export UPSTREAM_CRDS TRANSCRIPTS
+
+.DEFAULT_GOAL := help
+
+##@ Show
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*##"; printf "usage: make TARGET\n"} /^[a-zA-Z_-]+:.*?##/ {printf "  %-16s %s\n", $$1, $$2} /^##@/ {printf "\n%s\n", substr($$0, 5)}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: tools ## The main job, end to end, on the local environment: install, back up, damage, restore
+	$(GO) build -o $(BIN)/etcd-controller ./controller/cmd/etcd-controller
+	$(GO) build -o $(BIN)/demo ./tests/demo
+	$(BIN)/demo
+
+.PHONY: env
+env: tools ## Bring the local environment up in the foreground until Ctrl-C
+	$(GO) run ./tests/env/cmd/env
+
+##@ Test
+.PHONY: test
+test: tools chart-tools ## All tests
+	$(GO) vet ./...
+	$(BIN)/helm-unittest charts/etcd
+	$(GO) test -timeout $(GOTEST_TIMEOUT) ./...
+
+.PHONY: test-race
+test-race: tools ## All Go tests with the race detector
+	CGO_ENABLED=1 $(GO) test -race -timeout 60m ./...
+
+.PHONY: conformance
+conformance: tools ## Same verdicts as the upstream CRDs (UPSTREAM_CRDS=folder)
+	@if [ -z "$$UPSTREAM_CRDS" ]; then echo "conformance: UPSTREAM_CRDS names no folder with the upstream CRDs: nothing to compare with"; \
+	else $(GO) test -count=1 -timeout $(GOTEST_TIMEOUT) ./tests/conformance/...; fi
+
+.PHONY: contract
+contract: tools ## The operator's contract against a real operator (KUBECONFIG=…)
+	$(GO) test -count=1 -timeout 60m -v ./tests/contract/...
+
+##@ Build
+.PHONY: build
+build: ## Build the controller into bin/
+	$(GO) build -o $(BIN)/etcd-controller ./controller/cmd/etcd-controller
+
+.PHONY: generate
+generate: ## Generate deepcopy, CRDs, RBAC, chart schema and tables
+	hack/build-tools.sh gen
+	hack/generate.sh
+
+.PHONY: tools
+tools: ## Build the servers that tests and demo run (kube-apiserver, etcd, S3)
+	@hack/build-tools.sh etcd kube s3
+
+.PHONY: chart-tools
+chart-tools:
+	@hack/build-tools.sh chart
+
+##@ Check
+.PHONY: verify
+verify: generate lint ## Generated files are current, lint is clean
+	@git diff --exit-code --stat || { echo "generated files are not current: commit what 'make generate' wrote"; exit 1; }
+	@test -z "$$(git status --porcelain --untracked-files=normal)" || { git status --short; echo "uncommitted or ungenerated files"; exit 1; }
+
+.PHONY: lint
+lint: ## golangci-lint and the size check
+	@hack/build-tools.sh lint
+	hack/check-sizes.sh
+	$(BIN)/golangci-lint run ./...
+
+.PHONY: clean
+clean: ## Remove built tools
+	rm -rf $(BIN)

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/cozy-etcd/cozy-etcd/controller/api"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/guard"
+)
+
+// leaderElectionID names the Lease in the controller's namespace.
+const leaderElectionID = "etcd-controller.cozy-etcd.io"
+
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
+	config.UserAgent = "etcd-controller"
+	// The server's own priority and fairness is the limit; a client-side one only hides where time goes.
+	config.QPS = -1
+	stop := 30 * time.Second
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:                        api.NewScheme(),
+		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
+		HealthProbeBindAddress:        o.healthAddress,
+		LeaderElection:                o.leaderElect,
+		LeaderElectionID:              leaderElectionID,
+		LeaderElectionNamespace:       o.namespace,
+		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       &stop,
+		Cache: cache.Options{
+			ByObject: map[client.Object]cache.ByObject{
+				&coordinationv1.Lease{}: {Field: fields.OneTermEqualSelector("metadata.name", guard.LeaseName)},
+			},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set up the manager: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return nil, err
+	}
+	return mgr, setup(mgr, o)
+}
+
+// setup adds the guard and the reconcilers.
+func setup(mgr ctrl.Manager, o options) error {
+	g := &guard.Guard{Client: mgr.GetClient(), Events: mgr.GetEventRecorder("etcd-controller"), Now: time.Now}
+	if err := g.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("set up the guard: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("stock-driver", g.Check); err != nil {
+		return err
+	}
+	return nil
+}

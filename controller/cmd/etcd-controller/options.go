@@ -1,0 +1,63 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/etcd"
+)
+
+// options are the command line. Every flag has a default that works in the Deployment of charts/etcd-controller.
+type options struct {
+	namespace      string
+	metricsAddress string
+	healthAddress  string
+	leaderElect    bool
+	plans          bool
+	backupDeadline time.Duration
+	restoreMinors  string
+	clusterDomain  string
+	resolve        etcd.Resolver
+	concurrency    int
+}
+
+func (o *options) register(fs *flag.FlagSet) {
+	fs.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "the controller's own namespace: its Lease and the records of restores live there (default: $POD_NAMESPACE)")
+	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "where Prometheus metrics are served; 0 switches them off")
+	fs.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "where /healthz and /readyz are served")
+	fs.BoolVar(&o.leaderElect, "leader-elect", true, "run the controllers only while holding the Lease; needed as soon as there is a second replica")
+	fs.BoolVar(&o.plans, "plans", true, "create BackupJobs for Plans; false leaves Plans to Cozystack's backup-controller")
+	fs.DurationVar(&o.backupDeadline, "backup-deadline", 45*time.Minute, "a BackupJob fails this long after its start, whatever it waits for")
+	fs.StringVar(&o.restoreMinors, "operator-restore-minors", "3.6", "comma-separated etcd minors that the running etcd-operator can restore; others are refused before anything is touched")
+	fs.StringVar(&o.clusterDomain, "cluster-domain", "cluster.local", "the cluster's DNS domain")
+	fs.Var(&o.resolve, "etcd-resolve", "PATTERN=HOST:PORT, repeatable: connect there for etcd hosts that match, and still verify the certificate against the host name; for port-forwards and tests")
+	fs.IntVar(&o.concurrency, "concurrency", 4, "reconciles of one kind that run at once")
+}
+
+func (o *options) validate() error {
+	var errs []error
+	if o.namespace == "" {
+		errs = append(errs, errors.New("--namespace is empty and POD_NAMESPACE is not set: say which namespace the controller runs in"))
+	}
+	if o.backupDeadline < time.Minute {
+		errs = append(errs, fmt.Errorf("--backup-deadline %s: at least 1m", o.backupDeadline))
+	}
+	if o.concurrency < 1 {
+		errs = append(errs, fmt.Errorf("--concurrency %d: at least 1", o.concurrency))
+	}
+	return errors.Join(errs...)
+}
+
+func (o *options) minors() []string {
+	var minors []string
+	for m := range strings.SplitSeq(o.restoreMinors, ",") {
+		if m = strings.TrimSpace(m); m != "" {
+			minors = append(minors, m)
+		}
+	}
+	return minors
+}
