@@ -63,8 +63,8 @@ type AdditionalMetadata struct {
 }
 
 // RestoreSpec names a snapshot exactly.
-// +kubebuilder:validation:XValidation:rule="!has(self.source.s3) || (has(self.source.s3.key) && self.source.s3.key != ”)",message="restore.source.s3.key must be the key of one object"
-// +kubebuilder:validation:XValidation:rule="!has(self.source.pvc) || (has(self.source.pvc.subPath) && self.source.pvc.subPath != ”)",message="restore.source.pvc.subPath must be the path of one file"
+// +kubebuilder:validation:XValidation:rule="!has(self.source.s3) || (has(self.source.s3.key) && size(self.source.s3.key) > 0)",message="restore.source.s3.key must be the key of one object"
+// +kubebuilder:validation:XValidation:rule="!has(self.source.pvc) || (has(self.source.pvc.subPath) && size(self.source.pvc.subPath) > 0)",message="restore.source.pvc.subPath must be the path of one file"
 type RestoreSpec struct {
 	// Source of the data.
 	Source SnapshotLocation `json:"source"`
