@@ -1,0 +1,21 @@
+package backupstrategy
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+)
+
+// Application builds what templates see as .Application where Cozystack's API does not serve the object itself: a plain Helm release. Values are the
+// release's chart values and may be nil. The shape is that of the served object, so one template works in both places.
+func Application(ref corev1.TypedLocalObjectReference, namespace string, values map[string]any) map[string]any {
+	if values == nil {
+		values = map[string]any{}
+	}
+	return map[string]any{
+		"apiVersion": groupOrDefault(ref.APIGroup) + "/" + backupsv1alpha1.DefaultApplicationVersion,
+		"kind":       ref.Kind,
+		"metadata":   map[string]any{"name": ref.Name, "namespace": namespace},
+		"spec":       values,
+	}
+}

@@ -1,0 +1,133 @@
+package backupstrategy
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+	strategyv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/strategy/v1alpha1"
+	"github.com/cozy-etcd/cozy-etcd/controller/fault"
+)
+
+func templateS3() *strategyv1alpha1.EtcdS3 {
+	return &strategyv1alpha1.EtcdS3{
+		Endpoint:             "https://{{ .Parameters.host }}",
+		Bucket:               "{{ .Parameters.bucket }}",
+		Key:                  "{{ .Parameters.install }}/{{ .Application.metadata.namespace }}/{{ .Application.metadata.name }}/",
+		Region:               "us-east-1",
+		ForcePathStyle:       true,
+		CredentialsSecretRef: strategyv1alpha1.SecretRef{Name: "{{ .Application.metadata.name }}-creds"},
+	}
+}
+
+func templateOf(s3 *strategyv1alpha1.EtcdS3) strategyv1alpha1.EtcdTemplate {
+	return strategyv1alpha1.EtcdTemplate{Destination: strategyv1alpha1.EtcdDestination{S3: s3}}
+}
+
+func parameters() map[string]string {
+	return map[string]string{"host": "s3.example", "bucket": "backups", "install": "prod"}
+}
+
+func application(namespace string) map[string]any { return Application(etcdRef(), namespace, nil) }
+
+func TestRender(t *testing.T) {
+	d, err := Render(templateOf(templateS3()), application("acme"), parameters())
+	require.NoError(t, err)
+	require.Equal(t, Destination{
+		Endpoint: "https://s3.example", Bucket: "backups", Prefix: "prod/acme/etcd/", Region: "us-east-1", ForcePathStyle: true, CredentialsSecretName: "etcd-creds",
+	}, d)
+}
+
+// C21: with the namespace alone as key, one tenant's prefix would begin another's.
+func TestC21PrefixIsClosed(t *testing.T) {
+	s3 := templateS3()
+	s3.Key = "{{ .Application.metadata.namespace }}"
+	acme, err := Render(templateOf(s3), application("acme"), parameters())
+	require.NoError(t, err)
+	prod, err := Render(templateOf(s3), application("acme-prod"), parameters())
+	require.NoError(t, err)
+	require.Equal(t, "acme/", acme.Prefix)
+	require.False(t, strings.HasPrefix(prod.ObjectKey("x"), acme.Prefix))
+	require.Equal(t, "acme/x.db", acme.ObjectKey("x"))
+}
+
+func TestC23MissingKeyNamesFieldAndKey(t *testing.T) {
+	cases := map[string]struct {
+		edit func(*strategyv1alpha1.EtcdS3)
+		want []string
+	}{
+		"parameter": {func(s *strategyv1alpha1.EtcdS3) {
+			s.Key = "{{ .Parameters.tenantPrefix }}/{{ .Application.metadata.name }}"
+		},
+			[]string{"spec.template.destination.s3.key", `"tenantPrefix"`, "BackupClass row"}},
+		"application field": {func(s *strategyv1alpha1.EtcdS3) { s.Bucket = "{{ .Application.spec.bucket }}" },
+			[]string{"spec.template.destination.s3.bucket", `"bucket"`, "no such field"}},
+		"nested application field": {func(s *strategyv1alpha1.EtcdS3) { s.Region = "{{ .Application.spec.backup.region }}" },
+			[]string{"spec.template.destination.s3.region", `"backup"`}},
+		"root": {func(s *strategyv1alpha1.EtcdS3) { s.Endpoint = "{{ .Tenant.host }}" },
+			[]string{"spec.template.destination.s3.endpoint", `"Tenant"`}},
+		"does not parse": {func(s *strategyv1alpha1.EtcdS3) { s.CredentialsSecretRef.Name = "{{ .Parameters.x" },
+			[]string{"spec.template.destination.s3.credentialsSecretRef.name", "parse"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s3 := templateS3()
+			c.edit(s3)
+			_, err := Render(templateOf(s3), application("acme"), parameters())
+			require.Equal(t, fault.Terminal, fault.ClassOf(err))
+			require.Equal(t, backupsv1alpha1.ReasonTemplateInvalid, fault.ReasonOf(err, ""))
+			for _, part := range c.want {
+				require.ErrorContains(t, err, part)
+			}
+		})
+	}
+}
+
+func TestC23RenderedValueIsValidated(t *testing.T) {
+	bad := map[string]string{
+		"index of a missing key":  `{{ index .Parameters "nobody" }}/x`,
+		"null in the application": "{{ .Application.spec.null }}/x",
+		"newline":                 "a{{ \"\\n\" }}b",
+		"parent":                  "a/../b",
+		"leading slash":           "/{{ .Application.metadata.name }}",
+		"unresolved braces":       "{{ \"{{\" }} .x }}",
+		"printf without argument": `{{ printf "%s" }}`,
+		"empty segment":           "{{ .Parameters.empty }}/x",
+		"empty in the middle":     "a/{{ .Parameters.empty }}/x",
+		"not UTF-8":               "{{ .Parameters.bytes }}",
+	}
+	for name, key := range bad {
+		t.Run(name, func(t *testing.T) {
+			s3 := templateS3()
+			s3.Key = key
+			p := parameters()
+			p["empty"], p["bytes"] = "", "a\xffb"
+			_, err := Render(templateOf(s3), Application(etcdRef(), "acme", map[string]any{"null": nil}), p)
+			require.Equal(t, backupsv1alpha1.ReasonDestinationInvalid, fault.ReasonOf(err, ""), "%v", err)
+			require.ErrorContains(t, err, "spec.template.destination.s3.key")
+		})
+	}
+}
+
+func TestRenderStopsATemplateWithoutEnd(t *testing.T) {
+	s3 := templateS3()
+	s3.Key = `{{ printf "%5000d" 1 }}`
+	_, err := Render(templateOf(s3), application("acme"), parameters())
+	require.Equal(t, backupsv1alpha1.ReasonDestinationInvalid, fault.ReasonOf(err, ""))
+}
+
+func TestRenderNeedsS3(t *testing.T) {
+	_, err := Render(templateOf(nil), application("acme"), nil)
+	require.Equal(t, backupsv1alpha1.ReasonTemplateInvalid, fault.ReasonOf(err, ""))
+}
+
+// A value that looks like a template is a value.
+func TestRenderIsNotRecursive(t *testing.T) {
+	s3 := templateS3()
+	p := parameters()
+	p["bucket"] = "{{ .Application.metadata.namespace }}"
+	_, err := Render(templateOf(s3), application("acme"), p)
+	require.Equal(t, backupsv1alpha1.ReasonDestinationInvalid, fault.ReasonOf(err, ""))
+}
