@@ -32,11 +32,15 @@ type TenantControlPlaneList struct {
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.dataStore) || has(self.dataStore)",message="dataStore cannot be taken away"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.dataStoreSchema) || has(self.dataStoreSchema)",message="dataStoreSchema cannot be taken away"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.dataStoreUsername) || has(self.dataStoreUsername)",message="dataStoreUsername cannot be taken away"
+// +kubebuilder:validation:XValidation:rule="has(self.networkProfile)",message="networkProfile must be set: Kamaji's own rules look into it"
 type TenantControlPlaneSpec struct {
 	// ControlPlane is how the API server runs.
 	ControlPlane ControlPlane `json:"controlPlane"`
 	// Kubernetes is what runs.
 	Kubernetes KubernetesSpec `json:"kubernetes"`
+	// NetworkProfile is where the API server listens. Kamaji's schema calls it optional and refuses its absence.
+	// +optional
+	NetworkProfile *NetworkProfile `json:"networkProfile,omitempty"`
 	// DataStore names the DataStore.
 	// +optional
 	DataStore string `json:"dataStore,omitempty"`
@@ -78,6 +82,18 @@ type ControlPlaneService struct {
 	// ServiceType of the Service.
 	// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer
 	ServiceType string `json:"serviceType"`
+}
+
+// NetworkProfile is where the API server listens.
+// +kubebuilder:pruning:PreserveUnknownFields
+type NetworkProfile struct {
+	// Address of the API server, as tenants see it.
+	// +optional
+	Address string `json:"address,omitempty"`
+	// Port of the API server.
+	// +optional
+	// +kubebuilder:default=6443
+	Port int32 `json:"port,omitempty"`
 }
 
 // KubernetesSpec is what runs.
