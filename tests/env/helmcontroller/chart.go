@@ -126,6 +126,9 @@ func (c *Controller) referenced(ctx context.Context, namespace string, ref fluxv
 }
 
 func configDigest(values map[string]any) string {
+	if len(values) == 0 {
+		values = map[string]any{} // absent, null and {} are the same
+	}
 	b, err := json.Marshal(values) // map keys are sorted
 	if err != nil {
 		return ""

@@ -99,20 +99,17 @@ func (r *run) observe(ctx context.Context) error {
 	var history []fluxv2.Snapshot
 	for i, rel := range records {
 		if i == 0 || (oldest > 0 && rel.Version >= oldest) {
-			history = append(history, snapshot(rel, r.digestOf(rel)))
+			history = append(history, snapshot(rel))
 		}
 	}
 	r.hr.Status.History = history
 	return nil
 }
 
-// digestOf prefers the digest noted when the values were given, because Helm's record has merged them with the chart's.
-func (r *run) digestOf(rel *release.Release) string { return configDigest(rel.Config) }
-
-func snapshot(rel *release.Release, digest string) fluxv2.Snapshot {
+func snapshot(rel *release.Release) fluxv2.Snapshot {
 	s := fluxv2.Snapshot{
 		Digest: recordDigest(rel), Name: rel.Name, Namespace: rel.Namespace, Version: rel.Version, Status: rel.Info.Status.String(),
-		ChartName: rel.Chart.Metadata.Name, ChartVersion: rel.Chart.Metadata.Version, AppVersion: rel.Chart.Metadata.AppVersion, ConfigDigest: digest,
+		ChartName: rel.Chart.Metadata.Name, ChartVersion: rel.Chart.Metadata.Version, AppVersion: rel.Chart.Metadata.AppVersion, ConfigDigest: configDigest(rel.Config),
 		FirstDeployed: metav1.NewTime(rel.Info.FirstDeployed.Time), LastDeployed: metav1.NewTime(rel.Info.LastDeployed.Time),
 	}
 	if !rel.Info.Deleted.IsZero() {
