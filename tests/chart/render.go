@@ -2,6 +2,7 @@
 package chart
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -9,11 +10,14 @@ import (
 	"strings"
 
 	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/release"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	sigsyaml "sigs.k8s.io/yaml"
 )
 
 // Root is the repository's root directory, found from this source file.
@@ -88,4 +92,34 @@ func or(value, otherwise string) string {
 		return otherwise
 	}
 	return value
+}
+
+// probe renders one template of the caller's with the helpers of charts/etcd.
+func probe(template string, values map[string]any) (string, error) {
+	loaded, err := loader.Load(filepath.Join(Root(), "charts/etcd"))
+	if err != nil {
+		return "", err
+	}
+	helpers := loaded.Templates[:0]
+	for _, file := range loaded.Templates {
+		if strings.HasSuffix(file.Name, ".tpl") {
+			helpers = append(helpers, file)
+		}
+	}
+	loaded.Templates = append(helpers, &chart.File{Name: "templates/probe", Data: []byte(template)})
+	rendered, err := engine.Render(loaded, chartutil.Values{"Values": values})
+	return rendered["etcd/templates/probe"], err
+}
+
+// parseYAMLScalar is a scalar as Kubernetes' JSON number or string would spell it.
+func parseYAMLScalar(text string) (string, error) {
+	var value json.RawMessage
+	if err := sigsyaml.Unmarshal([]byte(text), &value); err != nil {
+		return "", err
+	}
+	var s string
+	if err := json.Unmarshal(value, &s); err == nil {
+		return s, nil
+	}
+	return string(value), nil
 }

@@ -7,7 +7,7 @@ etcd.quantity.text: the spelling of a value that YAML may have turned into a num
 */}}
 {{- define "etcd.quantity.text" -}}
 {{- if kindIs "float64" . -}}
-  {{- if eq (floor .) . -}}{{ printf "%.0f" . }}{{- else -}}{{ printf "%v" . }}{{- end -}}
+  {{- if and (eq (floor .) .) (lt . 1e15) -}}{{ printf "%.0f" . }}{{- else -}}{{ printf "%v" . }}{{- end -}}
 {{- else if or (kindIs "bool" .) (kindIs "map" .) (kindIs "slice" .) (kindIs "invalid" .) -}}
 {{- else -}}
   {{- . | toString -}}

@@ -67,3 +67,28 @@ issuerRef:
   kind: Issuer
   group: cert-manager.io
 {{- end }}
+
+{{/* etcd.clusterTLS: spec.tls of the EtcdCluster. */}}
+{{- define "etcd.clusterTLS" -}}
+client:
+  serverSecretRef:
+    name: etcd-server-tls
+  operatorClientSecretRef:
+    name: etcd-client-tls
+peer:
+  secretRef:
+    name: etcd-peer-tls
+{{- end }}
+
+{{/* etcd.tls.seconds: {field, value}: a duration of hours, minutes and seconds as seconds. */}}
+{{- define "etcd.tls.seconds" -}}
+{{- if not (regexMatch "^([0-9]{1,7}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?$" (.value | toString)) -}}
+  {{- fail (printf "%s: %q is not a duration; write for example 2160h" .field (.value | toString)) -}}
+{{- end -}}
+{{- $total := 0 -}}
+{{- range $unit, $seconds := dict "h" 3600 "m" 60 "s" 1 -}}
+  {{- $count := regexReplaceAll "^0+" (regexFind (printf "[0-9]+%s" $unit) $.value | trimSuffix $unit) "" | default "0" -}}
+  {{- $total = add $total (mul (int64 $count) $seconds) -}}
+{{- end -}}
+{{- $total -}}
+{{- end }}
