@@ -1,4 +1,4 @@
-// Command chartdocs writes a chart's values.schema.json and the parameter table of its README from the annotated comments of its values.yaml, so that
+// Command chartdocs writes a chart's values.schema.json and, between two marker lines, the parameter table of its README from the annotated comments of its values.yaml, so that
 // the three cannot disagree.
 //
 //	chartdocs [-check] CHART...
@@ -69,14 +69,12 @@ func generate(chart string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	files := map[string][]byte{filepath.Join(chart, "values.schema.json"): schema}
 	readmePath := filepath.Join(chart, "README.md")
 	readme, err := os.ReadFile(readmePath)
-	if err != nil {
-		return nil, err
+	if err != nil || !bytes.Contains(readme, []byte(tableBegin)) {
+		return files, nil //nolint:nilerr // a chart without a marked README has no table
 	}
-	readme, err = insertTable(readme, renderTable(doc))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", readmePath, err)
-	}
-	return map[string][]byte{filepath.Join(chart, "values.schema.json"): schema, readmePath: readme}, nil
+	files[readmePath], err = insertTable(readme, renderTable(doc))
+	return files, err
 }

@@ -40,13 +40,10 @@ func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
 // insertTable replaces what stands between the two markers.
 func insertTable(readme []byte, table string) ([]byte, error) {
-	head, rest, ok := bytes.Cut(readme, []byte(tableBegin))
-	if !ok {
-		return nil, errors.New("no line " + strings.TrimSpace(tableBegin))
-	}
+	head, rest, _ := bytes.Cut(readme, []byte(tableBegin))
 	_, tail, ok := bytes.Cut(rest, []byte(tableEnd))
 	if !ok {
-		return nil, errors.New("no line " + strings.TrimSpace(tableEnd))
+		return nil, errors.New("README.md: no line " + strings.TrimSpace(tableEnd))
 	}
 	return bytes.Join([][]byte{head, []byte(tableBegin + "\n" + table), append([]byte(tableEnd), tail...)}, nil), nil
 }

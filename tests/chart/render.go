@@ -52,6 +52,7 @@ func Render(r Request) (*release.Release, error) {
 	install := action.NewInstall(&action.Configuration{Log: func(string, ...any) {}})
 	install.ClientOnly, install.DryRun, install.SkipSchemaValidation = true, true, r.SkipSchema
 	install.ReleaseName, install.Namespace = or(r.Release, "etcd"), or(r.Namespace, "tenant-a")
+	install.KubeVersion = &chartutil.KubeVersion{Version: "v1.33.0", Major: "1", Minor: "33"}
 	return install.Run(loaded, values)
 }
 
