@@ -21,6 +21,8 @@ import (
 const leaderElectionID = "etcd-controller.cozy-etcd.io"
 
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=system,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=etcd-controller.cozy-etcd.io,namespace=system,verbs=get;update
 
 func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
 	config.UserAgent = "etcd-controller"
