@@ -90,10 +90,20 @@ func (p *Platform) writeKubeconfig(ctx context.Context) error {
 type Controller struct {
 	*process.Process
 	Metrics string // base URL
+	Health  string // base URL
 }
 
 // StartController runs the shipped binary until it is ready. Extra flags win over the defaults.
 func (p *Platform) StartController(ctx context.Context, extra ...string) (*Controller, error) {
+	return p.launch(ctx, "/readyz", extra...)
+}
+
+// StartUnreadyController runs the shipped binary until it is alive, for tests of what keeps it from being ready.
+func (p *Platform) StartUnreadyController(ctx context.Context, extra ...string) (*Controller, error) {
+	return p.launch(ctx, "/healthz", extra...)
+}
+
+func (p *Platform) launch(ctx context.Context, until string, extra ...string) (*Controller, error) {
 	p.mu.Lock()
 	p.starts++
 	name := fmt.Sprintf("etcd-controller-%d", p.starts)
@@ -106,19 +116,20 @@ func (p *Platform) StartController(ctx context.Context, extra ...string) (*Contr
 	if err != nil {
 		return nil, err
 	}
+	c := &Controller{Metrics: "http://" + metrics, Health: "http://" + health}
 	args := append([]string{
 		"--kubeconfig=" + p.kubeconfig, "--namespace=" + SystemNamespace, "--leader-elect=false",
 		"--metrics-bind-address=" + metrics, "--health-probe-bind-address=" + health,
 		"--etcd-resolve=*=" + p.Front.Addr(), "--zap-devel=false",
 	}, extra...)
-	child, err := process.Start(ctx, process.Spec{
+	c.Process, err = process.Start(ctx, process.Spec{
 		Name: name, Path: p.Binary, Args: args, Dir: p.Dir, StartTimeout: 30 * time.Second,
-		Ready: func(ctx context.Context) error { return answersOK(ctx, "http://"+health+"/readyz") },
+		Ready: func(ctx context.Context) error { return answersOK(ctx, c.Health+until) },
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &Controller{Process: child, Metrics: "http://" + metrics}, nil
+	return c, nil
 }
 
 func answersOK(ctx context.Context, url string) error {

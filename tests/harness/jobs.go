@@ -94,3 +94,9 @@ func outcome(kind, name, phase, wanted, message string, conditions []metav1.Cond
 	}
 	return fmt.Errorf("%s %s ended as %q, not %q: %s: %s (wait: %w)", kind, name, phase, wanted, reason, message, err)
 }
+
+// BackupJob reads a job.
+func (t *Tenant) BackupJob(ctx context.Context, name string) (*backupsv1alpha1.BackupJob, error) {
+	job := &backupsv1alpha1.BackupJob{}
+	return job, t.Client.Get(ctx, key(t.Namespace, name), job)
+}

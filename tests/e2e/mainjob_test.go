@@ -1,0 +1,55 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+	"github.com/cozy-etcd/cozy-etcd/tests/env/kamaji"
+	"github.com/cozy-etcd/cozy-etcd/tests/harness"
+)
+
+// The main job on one member: what was backed up is what is there after the restore, and nothing else.
+func TestBackUpDamageRestore(t *testing.T) {
+	ctx := t.Context()
+	startController(t)
+	tenant, err := platform.InstallTenant(ctx, "main-job", 5*time.Minute, map[string]any{"replicas": 1})
+	require.NoError(t, err)
+	old, err := tenant.AwaitWhole(ctx, 1, time.Minute)
+	require.NoError(t, err)
+
+	c, err := kamaji.ClientFromDataStore(ctx, platform.Client, tenant.Namespace, platform.Front.Resolve)
+	require.NoError(t, err)
+	defer func() { _ = c.Close() }()
+	require.NoError(t, harness.Write(ctx, c, "/registry", "good", 20))
+	want, err := harness.ReadKeys(ctx, c)
+	require.NoError(t, err)
+
+	_, err = tenant.Backup(ctx, "b1")
+	require.NoError(t, err)
+	job, err := tenant.AwaitBackup(ctx, "b1", time.Minute)
+	require.NoError(t, err)
+	require.NotNil(t, job.Status.StartedAt)
+	require.NotNil(t, job.Status.CompletedAt)
+	backup := &backupsv1alpha1.Backup{}
+	require.NoError(t, platform.Client.Get(ctx, types.NamespacedName{Namespace: tenant.Namespace, Name: job.Status.BackupRef.Name}, backup))
+	require.Equal(t, backupsv1alpha1.BackupReady, backup.Status.Phase)
+	require.Empty(t, backup.OwnerReferences, "deleting a job must never delete its Backup")
+
+	require.NoError(t, harness.Write(ctx, c, "/registry", "bad", 10))
+	require.NoError(t, harness.Write(ctx, c, "/later", "bad", 10))
+	_, err = tenant.Restore(ctx, "r1", "b1", nil)
+	require.NoError(t, err)
+	_, err = tenant.AwaitRestore(ctx, "r1", 2*time.Minute)
+	require.NoError(t, err)
+	restored, err := tenant.AwaitWhole(ctx, 1, time.Second)
+	require.NoError(t, err, "Succeeded must mean whole")
+	require.NotEqual(t, old.UID, restored.UID)
+	require.NotEqual(t, old.Status.ClusterID, restored.Status.ClusterID)
+	got, err := harness.ReadKeys(ctx, c)
+	require.NoError(t, err)
+	require.Empty(t, want.Diff(got))
+}
