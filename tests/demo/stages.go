@@ -103,7 +103,7 @@ func (d *demo) install(ctx context.Context) error {
 }
 
 func (d *demo) connect(ctx context.Context) error {
-	c, err := kamaji.ClientFromDataStore(ctx, d.env.Client, tenantNamespace, d.env.Front.Resolve)
+	c, err := d.tenant.DataStoreClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (d *demo) connect(ctx context.Context) error {
 
 // refuseOthers proves that the door is locked: the same client without a certificate, and with one of the peer CA.
 func (d *demo) refuseOthers(ctx context.Context) error {
-	bare, err := kamaji.ClientWithoutCertificate(ctx, d.env.Client, tenantNamespace, d.env.Front.Resolve)
+	bare, err := kamaji.ClientWithoutCertificate(ctx, d.env.Client, tenantNamespace, d.platform.Resolve)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (d *demo) refuseOthers(ctx context.Context) error {
 		return fmt.Errorf("a client without a certificate: %w", err)
 	}
 	d.report.proof("a client without a certificate is refused")
-	peer, err := kamaji.ClientSignedBy(ctx, d.env.Client, tenantNamespace, types.NamespacedName{Namespace: tenantNamespace, Name: "etcd-peer-ca-tls"}, d.env.Front.Resolve)
+	peer, err := kamaji.ClientOfOtherCA(ctx, d.env.Client, tenantNamespace, types.NamespacedName{Namespace: tenantNamespace, Name: "etcd-peer-ca-tls"}, d.platform.Resolve)
 	if err != nil {
 		return err
 	}

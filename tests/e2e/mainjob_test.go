@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
-	"github.com/cozy-etcd/cozy-etcd/tests/env/kamaji"
 	"github.com/cozy-etcd/cozy-etcd/tests/harness"
 )
 
@@ -21,7 +20,7 @@ func TestBackUpDamageRestore(t *testing.T) {
 	old, err := tenant.AwaitWhole(ctx, 1, time.Minute)
 	require.NoError(t, err)
 
-	c, err := kamaji.ClientFromDataStore(ctx, platform.Client, tenant.Namespace, platform.Front.Resolve)
+	c, err := tenant.DataStoreClient(ctx)
 	require.NoError(t, err)
 	defer func() { _ = c.Close() }()
 	require.NoError(t, harness.Write(ctx, c, "/registry", "good", 20))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -61,7 +60,7 @@ func (t *Tenant) Restore(ctx context.Context, name, backup string, options map[s
 		if err != nil {
 			return nil, err
 		}
-		job.Spec.Options = &apiextensionsv1.JSON{Raw: raw}
+		job.Spec.Options = &runtime.RawExtension{Raw: raw}
 	}
 	return job, t.Client.Create(ctx, job)
 }

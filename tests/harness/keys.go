@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/cozy-etcd/cozy-etcd/tests/env/kamaji"
 )
 
 // Keys is an etcd's whole key space: key to value.
@@ -62,4 +64,12 @@ func first(keys []string) string {
 		return ""
 	}
 	return fmt.Sprintf(" (first %q)", keys[0])
+}
+
+// Resolve maps every name of a tenant's etcd to the environment's front, which routes by the name that the TLS client asks for.
+func (p *Platform) Resolve(string) string { return p.Front.Addr() }
+
+// DataStoreClient is a client made only from the tenant's live DataStore.
+func (t *Tenant) DataStoreClient(ctx context.Context) (*clientv3.Client, error) {
+	return kamaji.ClientFromDataStore(ctx, t.Client, t.Namespace, t.Resolve)
 }
