@@ -15,11 +15,14 @@ func TestOurCRDsAcceptGoodEdits(t *testing.T)     { acceptsGoodEdits(t, shared(t
 func TestOurCRDsAcceptWhatWeWrite(t *testing.T)   { acceptsWhatWeWrite(t, shared(t, ourCRDs()...)) }
 func TestOurCRDsSelectByApplication(t *testing.T) { selectsByApplication(t, shared(t, ourCRDs()...)) }
 
+func TestOurCRDsAcceptOurReasons(t *testing.T) { acceptsOurReasons(t, shared(t, ourCRDs()...)) }
+
 func TestUpstreamRefusesBadEdits(t *testing.T)  { refusesBadEdits(t, shared(t, upstreamCRDs(t))) }
 func TestUpstreamAcceptsGoodEdits(t *testing.T) { acceptsGoodEdits(t, shared(t, upstreamCRDs(t))) }
 func TestUpstreamAcceptsWhatWeWrite(t *testing.T) {
 	acceptsWhatWeWrite(t, shared(t, upstreamCRDs(t)))
 }
+func TestUpstreamAcceptsOurReasons(t *testing.T) { acceptsOurReasons(t, shared(t, upstreamCRDs(t))) }
 func TestUpstreamSelectsByApplication(t *testing.T) {
 	selectsByApplication(t, shared(t, upstreamCRDs(t)))
 }

@@ -91,8 +91,8 @@ func mergeInto(target, edit map[string]any) {
 	}
 }
 
-// written is everything that the project writes and that can be had without running it: the bases, which stand for what
-// the controller writes, the examples, and what the charts render.
+// written is everything that the project writes and that can be had without running it: the bases, the examples, what the
+// charts render, and what the product's builders make of them.
 func written(t *testing.T) []named {
 	t.Helper()
 	var all []named
@@ -111,7 +111,7 @@ func written(t *testing.T) []named {
 	for _, chart := range charts {
 		all = append(all, rendered(t, filepath.Dir(chart))...)
 	}
-	return all
+	return append(all, codeWrites(t, all)...)
 }
 
 func from(t *testing.T, file string, content []byte) []named {
