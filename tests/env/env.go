@@ -6,15 +6,17 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/cozy-etcd/cozy-etcd/tests/env/certmanager"
 	"github.com/cozy-etcd/cozy-etcd/tests/env/front"
+	"github.com/cozy-etcd/cozy-etcd/tests/env/helm"
+	"github.com/cozy-etcd/cozy-etcd/tests/env/helmcontroller"
 	"github.com/cozy-etcd/cozy-etcd/tests/env/kube"
 	"github.com/cozy-etcd/cozy-etcd/tests/env/s3"
 )
@@ -27,6 +29,10 @@ type Options struct {
 	Audit    bool              // the API server writes an audit log at metadata level
 	CRDDirs  []string          // default: CRDDirs of the repository
 	Progress func(part string) // told when a part is up; may be called from several goroutines, one at a time
+
+	// FluxMode is the generation of Flux to play; Charts maps chart names of HelmReleases to folders and has "etcd", the tenant chart, by default.
+	FluxMode helmcontroller.Mode
+	Charts   map[string]string
 
 	NoOperator, NoFlux, NoKamaji, NoCertManager, NoS3 bool
 }
@@ -44,6 +50,8 @@ type Env struct {
 	Kube  *kube.Cluster
 	S3    *s3.Server // nil with NoS3
 	Front *front.Router
+	Helm  *helm.Client               // what a person does with the helm command
+	Flux  *helmcontroller.Controller // nil with NoFlux
 
 	opts     Options
 	progress sync.Mutex
@@ -53,7 +61,10 @@ type Env struct {
 }
 
 // Start brings an environment up. It ends when ctx does, or at Stop. A failed start names the part and the end of its log and leaves nothing running.
+// Whoever wants controller-runtime's log sets a logger before.
 func Start(ctx context.Context, o Options) (*Env, error) {
+	// Without any logger controller-runtime prints a warning with a stack; a logger that was set earlier stays.
+	ctrllog.SetLogger(logr.Discard())
 	e, err := prepare(o)
 	if err != nil {
 		return nil, fmt.Errorf("environment: %w", err)
@@ -168,18 +179,4 @@ func (s *stack) run() {
 	for i := len(all) - 1; i >= 0; i-- {
 		all[i]()
 	}
-}
-
-func (e *Env) startCertManager(ctx context.Context) error {
-	log, err := os.Create(filepath.Join(e.Dir, "cert-manager.log"))
-	if err != nil {
-		return err
-	}
-	e.stops.push(func() { _ = log.Close() })
-	m, err := certmanager.Start(ctx, certmanager.Options{Kubeconfig: e.Kubeconfig, Log: log})
-	if err != nil {
-		return fmt.Errorf("%w; its log is %s", err, log.Name())
-	}
-	e.stops.push(m.Stop)
-	return nil
 }

@@ -69,6 +69,7 @@ func TestPlatform(t *testing.T) {
 	t.Run("CA issuer", func(t *testing.T) { issuesFromCA(t, e) })
 	t.Run("cascade", func(t *testing.T) { cascades(t, e) })
 	t.Run("S3", func(t *testing.T) { storesObjects(t, e) })
+	t.Run("Helm", func(t *testing.T) { runsHelm(t, e) })
 }
 
 func issuesFromCA(t *testing.T, e *Env) {
@@ -151,6 +152,37 @@ func storesObjects(t *testing.T, e *Env) {
 	there, err := e.S3.Exists(ctx, "a/b.db")
 	require.NoError(t, err)
 	require.False(t, there)
+}
+
+func runsHelm(t *testing.T, e *Env) {
+	const ns = "tenant-helm"
+	ctx := t.Context()
+	require.NoError(t, e.Namespace(ctx, ns))
+	root, err := Root()
+	require.NoError(t, err)
+	chart := filepath.Join(root, "charts", "etcd")
+	_, err = e.Helm.Install(ctx, ns, "wrong", chart, nil)
+	require.ErrorContains(t, err, "etcd", "the chart's own refusal arrives")
+
+	values := map[string]any{"replicas": 1}
+	_, err = e.Helm.Install(ctx, ns, "etcd", chart, values)
+	require.NoError(t, err)
+	cluster := &etcdv1alpha2.EtcdCluster{}
+	key := client.ObjectKey{Namespace: ns, Name: "etcd"}
+	require.NoError(t, e.Client.Get(ctx, key, cluster))
+	require.Equal(t, "helm", cluster.ManagedFields[0].Manager)
+
+	values["replicas"] = 3
+	_, err = e.Helm.Upgrade(ctx, ns, "etcd", chart, values)
+	require.NoError(t, err)
+	require.NoError(t, e.Client.Get(ctx, key, cluster))
+	require.EqualValues(t, 3, *cluster.Spec.Replicas)
+	rel, err := e.Helm.Get(ns, "etcd")
+	require.NoError(t, err)
+	require.Equal(t, 2, rel.Version)
+
+	require.NoError(t, e.Helm.Uninstall(ns, "etcd"))
+	require.True(t, apierrors.IsNotFound(e.Client.Get(ctx, key, cluster)))
 }
 
 func TestFailedStartNamesThePart(t *testing.T) {

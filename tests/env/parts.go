@@ -2,11 +2,18 @@ package env
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cozy-etcd/cozy-etcd/tests/env/certmanager"
 	"github.com/cozy-etcd/cozy-etcd/tests/env/front"
+	"github.com/cozy-etcd/cozy-etcd/tests/env/helm"
+	"github.com/cozy-etcd/cozy-etcd/tests/env/helmcontroller"
 	"github.com/cozy-etcd/cozy-etcd/tests/env/kube"
 	"github.com/cozy-etcd/cozy-etcd/tests/env/s3"
 )
@@ -38,7 +45,10 @@ func (e *Env) installCRDs(ctx context.Context) error {
 		return err
 	}
 	var err error
-	e.Client, err = client.NewWithWatch(e.Config, client.Options{Scheme: Scheme()})
+	if e.Client, err = client.NewWithWatch(e.Config, client.Options{Scheme: Scheme()}); err != nil {
+		return err
+	}
+	e.Helm, err = helm.New(e.Config)
 	return err
 }
 
@@ -65,5 +75,55 @@ func (e *Env) startFront() error {
 	return nil
 }
 
+// logFile opens a log in the scratch folder for a part that runs inside this process.
+func (e *Env) logFile(name string) (io.Writer, error) {
+	log, err := os.Create(filepath.Join(e.Dir, name+".log"))
+	if err == nil {
+		e.stops.push(func() { _ = log.Close() })
+	}
+	return log, err
+}
+
+func (e *Env) startCertManager(ctx context.Context) error {
+	log, err := e.logFile("cert-manager")
+	if err != nil {
+		return err
+	}
+	m, err := certmanager.Start(ctx, certmanager.Options{Kubeconfig: e.Kubeconfig, Log: log})
+	if err != nil {
+		return fmt.Errorf("%w; its log is %s", err, filepath.Join(e.Dir, "cert-manager.log"))
+	}
+	e.stops.push(m.Stop)
+	return nil
+}
+
 // startDoubles runs what plays the platform around us.
-func (e *Env) startDoubles(context.Context) error { return nil }
+func (e *Env) startDoubles(ctx context.Context) error {
+	return e.part("flux", !e.opts.NoFlux, func() error { return e.startFlux(ctx) })
+}
+
+func (e *Env) startFlux(ctx context.Context) error {
+	root, err := Root()
+	if err != nil {
+		return err
+	}
+	charts := map[string]string{"etcd": filepath.Join(root, "charts", "etcd")}
+	for name, path := range e.opts.Charts {
+		charts[name] = path
+	}
+	log, err := e.logFile("helm-controller")
+	if err != nil {
+		return err
+	}
+	e.Flux, err = helmcontroller.New(helmcontroller.Options{
+		Config: e.Config, Mode: e.opts.FluxMode, Charts: charts,
+		Log: func(format string, args ...any) {
+			_, _ = fmt.Fprintf(log, time.Now().Format("15:04:05.000 ")+format+"\n", args...)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	e.stops.push(e.Flux.Stop)
+	return e.Flux.Start(ctx)
+}
