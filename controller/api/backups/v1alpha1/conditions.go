@@ -45,6 +45,8 @@ const (
 const (
 	ReasonWaitingForLock        = "WaitingForLock"
 	ReasonQueueLimitExceeded    = "QueueLimitExceeded"
+	ReasonWaitingForSlot        = "WaitingForSlot"
+	ReasonWaitingForOtherRun    = "WaitingForOtherRun"
 	ReasonWaitingForBackupClass = "WaitingForBackupClass"
 	ReasonWaitingForStrategy    = "WaitingForStrategy"
 	ReasonWaitingForQuorum      = "WaitingForQuorum"
