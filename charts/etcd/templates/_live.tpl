@@ -9,6 +9,7 @@ What an upgrade must not do to objects that are already there. Without a cluster
   {{- include "etcd.live.security" (dict "context" . "spec" $cluster.spec) -}}
 {{- end -}}
 {{- include "etcd.live.authority" . -}}
+{{- include "etcd.live.leftovers" . -}}
 {{- if .Values.dataStore.enabled -}}
   {{- include "etcd.live.dataStore" . -}}
 {{- end -}}
@@ -55,6 +56,22 @@ What an upgrade must not do to objects that are already there. Without a cluster
 {{- with dig "spec" "privateKey" dict $certificate -}}
   {{- if and .algorithm (or (ne .algorithm $key.algorithm) (ne (int .size) (int $key.size))) -}}
     {{- fail (printf "certificates.privateKey: the running authority etcd-ca has a key %s %v, these values give %s %v. That would re-key both authorities under running members; put the former values back, or rotate the authorities by the runbook" .algorithm .size $key.algorithm $key.size) -}}
+  {{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+cert-manager keeps a leaf that is still valid, also when its authority has been made anew: members would trust one authority and clients come with another.
+*/}}
+{{- define "etcd.live.leftovers" -}}
+{{- range $authority, $leaves := dict "etcd-ca-tls" (list "etcd-server-tls" "etcd-client-tls") "etcd-peer-ca-tls" (list "etcd-peer-tls") -}}
+  {{- $secret := lookup "v1" "Secret" $.Release.Namespace $authority -}}
+  {{- if not (dig "data" "tls.key" "" $secret) -}}
+    {{- range $leaves -}}
+      {{- if dig "data" "tls.crt" "" (lookup "v1" "Secret" $.Release.Namespace .) -}}
+        {{- fail (printf "Secret %s is left from an earlier install, but that of its authority, %s, is gone. The two would never fit again; delete %s (all five etcd-*-tls Secrets belong together), then try again" . $authority .) -}}
+      {{- end -}}
+    {{- end -}}
   {{- end -}}
 {{- end -}}
 {{- end }}
