@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -16,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/cozy-etcd/cozy-etcd/controller/api"
 	fluxv2 "github.com/cozy-etcd/cozy-etcd/controller/api/flux/v2"
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 func run(m *testing.M) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	ctrl.SetLogger(zap.New(zap.WriteTo(os.Stderr)))
+	ctrl.SetLogger(logr.Discard())
 	dir, err := os.MkdirTemp("", "helmcontroller")
 	must(err)
 	defer func() { _ = os.RemoveAll(dir) }()
