@@ -17,6 +17,7 @@ import (
 	"github.com/cozy-etcd/cozy-etcd/tests/env/front"
 	"github.com/cozy-etcd/cozy-etcd/tests/env/helm"
 	"github.com/cozy-etcd/cozy-etcd/tests/env/helmcontroller"
+	"github.com/cozy-etcd/cozy-etcd/tests/env/kamaji"
 	"github.com/cozy-etcd/cozy-etcd/tests/env/kube"
 	"github.com/cozy-etcd/cozy-etcd/tests/env/s3"
 )
@@ -34,6 +35,8 @@ type Options struct {
 	FluxMode helmcontroller.Mode
 	Charts   map[string]string
 
+	KamajiMode kamaji.Mode // the generation of Kamaji to play
+
 	NoOperator, NoFlux, NoKamaji, NoCertManager, NoS3 bool
 }
 
@@ -47,11 +50,12 @@ type Env struct {
 	AuditLog   string       // path, empty without Options.Audit
 	Client     client.WithWatch
 
-	Kube  *kube.Cluster
-	S3    *s3.Server // nil with NoS3
-	Front *front.Router
-	Helm  *helm.Client               // what a person does with the helm command
-	Flux  *helmcontroller.Controller // nil with NoFlux
+	Kube   *kube.Cluster
+	S3     *s3.Server // nil with NoS3
+	Front  *front.Router
+	Helm   *helm.Client               // what a person does with the helm command
+	Flux   *helmcontroller.Controller // nil with NoFlux
+	Kamaji *kamaji.Controller         // nil with NoKamaji
 
 	opts     Options
 	progress sync.Mutex

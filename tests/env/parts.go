@@ -14,6 +14,7 @@ import (
 	"github.com/cozy-etcd/cozy-etcd/tests/env/front"
 	"github.com/cozy-etcd/cozy-etcd/tests/env/helm"
 	"github.com/cozy-etcd/cozy-etcd/tests/env/helmcontroller"
+	"github.com/cozy-etcd/cozy-etcd/tests/env/kamaji"
 	"github.com/cozy-etcd/cozy-etcd/tests/env/kube"
 	"github.com/cozy-etcd/cozy-etcd/tests/env/s3"
 )
@@ -99,7 +100,26 @@ func (e *Env) startCertManager(ctx context.Context) error {
 
 // startDoubles runs what plays the platform around us.
 func (e *Env) startDoubles(ctx context.Context) error {
-	return e.part("flux", !e.opts.NoFlux, func() error { return e.startFlux(ctx) })
+	if err := e.part("flux", !e.opts.NoFlux, func() error { return e.startFlux(ctx) }); err != nil {
+		return err
+	}
+	return e.part("kamaji", !e.opts.NoKamaji, func() error { return e.startKamaji(ctx) })
+}
+
+func (e *Env) startKamaji(ctx context.Context) error {
+	log, err := e.logFile("kamaji")
+	if err != nil {
+		return err
+	}
+	e.Kamaji, err = kamaji.New(kamaji.Options{
+		Config: e.Config, Mode: e.opts.KamajiMode, Resolve: func(string) string { return e.Front.Addr() },
+		Log: func(format string, args ...any) { _, _ = fmt.Fprintf(log, format+"\n", args...) },
+	})
+	if err != nil {
+		return err
+	}
+	e.stops.push(e.Kamaji.Stop)
+	return e.Kamaji.Start(ctx)
 }
 
 func (e *Env) startFlux(ctx context.Context) error {
