@@ -1,0 +1,129 @@
+// Package record keeps what a restore must not forget: facts that vanish with the cluster it deletes, and the intents behind steps that must not be taken
+// twice.
+//
+// A record is one ConfigMap per RestoreJob UID in the controller's own namespace. Nobody owns it and no tenant can reach it, so neither a foreground
+// deletion of the tenant's objects nor an edit of theirs can take it away. It is no Secret, since an EtcdCluster's spec names Secrets and holds none; that
+// way the controller needs no right to write Secrets. The captured object is stored compressed, because managed fields make it large and repetitive and a
+// ConfigMap ends at 1 MiB.
+package record
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// FormatVersion of the records that this code writes. A record of a newer version is refused, not guessed at.
+const FormatVersion = 1
+
+// Step is an intent, recorded before the change it announces.
+type Step string
+
+// Steps of a restore, in their order.
+const (
+	StepSuspend Step = "Suspend" // the HelmRelease is about to be suspended
+	StepDelete  Step = "Delete"  // the cluster is about to be deleted: there is no way back from here
+)
+
+// Where a captured spec came from.
+const (
+	FromLive    = "LiveCluster"
+	FromRecord  = "OlderRecord"
+	FromBackup  = "Backup"
+	FromRelease = "HelmRelease"
+)
+
+// Record is what a restore remembers.
+type Record struct {
+	FormatVersion int         `json:"formatVersion"`
+	Job           Job         `json:"job"`
+	Application   string      `json:"application"` // name of the application and of its EtcdCluster, in the job's namespace
+	CreatedAt     metav1.Time `json:"createdAt"`
+
+	// Source is the object in S3 that is restored.
+	Source Source `json:"source"`
+	// Revision that the snapshot holds at least; 0 means that nobody recorded it.
+	Revision int64 `json:"revision,omitempty"`
+	// TimeoutSeconds of the whole restore.
+	TimeoutSeconds int64 `json:"timeoutSeconds"`
+
+	// SpecFrom tells where Cluster came from.
+	SpecFrom string `json:"specFrom"`
+	// SHA256 of Cluster as stored, in hex.
+	SHA256 string `json:"sha256"`
+	// OldUID and OldClusterID identify the cluster that is replaced; empty where none was there.
+	OldUID       types.UID `json:"oldUID,omitempty"`
+	OldClusterID string    `json:"oldClusterID,omitempty"`
+	// Supersedes is the name of the older record that Cluster came from.
+	Supersedes string `json:"supersedes,omitempty"`
+
+	// Release is the HelmRelease as it was before; nil where none was there.
+	Release *Release `json:"release,omitempty"`
+	// Steps holds the intents and when they were recorded.
+	Steps map[Step]metav1.Time `json:"steps,omitempty"`
+	// Outcome is set once it is decided how the restore ends.
+	Outcome *Outcome `json:"outcome,omitempty"`
+
+	// Cluster is the captured object without what the API server owns.
+	Cluster map[string]any `json:"-"`
+
+	resourceVersion string
+}
+
+// Job identifies the RestoreJob.
+type Job struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+}
+
+// Source is an object in S3.
+type Source struct {
+	Endpoint              string `json:"endpoint"`
+	Bucket                string `json:"bucket"`
+	Key                   string `json:"key"`
+	Region                string `json:"region,omitempty"`
+	ForcePathStyle        bool   `json:"forcePathStyle,omitempty"`
+	CredentialsSecretName string `json:"credentialsSecretName"`
+}
+
+// Release is a HelmRelease before a restore touched it.
+type Release struct {
+	Name string    `json:"name"`
+	UID  types.UID `json:"uid"`
+	// Suspend is the prior spec.suspend; nil means absent.
+	Suspend *bool `json:"suspend,omitempty"`
+}
+
+// WasSuspended tells whether somebody else had suspended the release.
+func (r *Release) WasSuspended() bool { return r != nil && r.Suspend != nil && *r.Suspend }
+
+// Outcome is how a restore ends.
+type Outcome struct {
+	Succeeded bool   `json:"succeeded"`
+	Reason    string `json:"reason"`
+	Message   string `json:"message"`
+	// Resume tells whether the HelmRelease goes back to work.
+	Resume bool `json:"resume"`
+	// Keep tells that the record is the last place of the cluster's spec and stays for a later restore.
+	Keep bool        `json:"keep,omitempty"`
+	At   metav1.Time `json:"at"`
+}
+
+// Intended tells whether a step was recorded.
+func (r *Record) Intended(s Step) bool {
+	_, ok := r.Steps[s]
+	return ok
+}
+
+// Intend records a step; the caller saves the record.
+func (r *Record) Intend(s Step, at time.Time) {
+	if r.Steps == nil {
+		r.Steps = map[Step]metav1.Time{}
+	}
+	r.Steps[s] = metav1.NewTime(at)
+}
+
+// Name of the record of a RestoreJob.
+func Name(job types.UID) string { return "restore-" + string(job) }

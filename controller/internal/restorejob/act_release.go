@@ -1,0 +1,71 @@
+package restorejob
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+)
+
+// suspend pauses the release and takes hold of it in one patch: finalizer, suspension, and the mark that says whose suspension it is. A release that
+// somebody else had suspended gets no mark, so nothing ever lifts that suspension.
+func (r *Reconciler) suspend(ctx context.Context, w *world) error {
+	finalizers := w.release.object.GetFinalizers()
+	if !slices.Contains(finalizers, backupsv1alpha1.RestoreFinalizer) {
+		finalizers = append(slices.Clone(finalizers), backupsv1alpha1.RestoreFinalizer)
+	}
+	metadata := map[string]any{"finalizers": finalizers}
+	patch := map[string]any{"metadata": metadata}
+	if !w.seen.Record.WasSuspended {
+		metadata["annotations"] = map[string]any{backupsv1alpha1.AnnotationSuspendedBy: string(w.job.UID)}
+		patch["spec"] = map[string]any{"suspend": true}
+	} else if !w.seen.Release.Suspended {
+		patch["spec"] = map[string]any{"suspend": true}
+	}
+	return r.patchRelease(ctx, w, patch, "suspend")
+}
+
+// resume is the one place that undoes a suspension. It lifts exactly what carries this job's mark, back to the value that was recorded.
+func (r *Reconciler) resume(ctx context.Context, w *world) error {
+	metadata := map[string]any{"finalizers": w.otherFinalizers()}
+	patch := map[string]any{"metadata": metadata}
+	if w.seen.Release.Marked {
+		metadata["annotations"] = map[string]any{backupsv1alpha1.AnnotationSuspendedBy: nil}
+		var prior any
+		if release := w.record.Release; release != nil && release.Suspend != nil {
+			prior = *release.Suspend
+		}
+		patch["spec"] = map[string]any{"suspend": prior}
+	}
+	return r.patchRelease(ctx, w, patch, "resume")
+}
+
+// leaveSuspended lets go of a release that must not run. The mark stays, so that a later restore knows whose suspension it is.
+func (r *Reconciler) leaveSuspended(ctx context.Context, w *world) error {
+	return r.patchRelease(ctx, w, map[string]any{"metadata": map[string]any{"finalizers": w.otherFinalizers()}}, "let go of")
+}
+
+func (w *world) otherFinalizers() []string {
+	return slices.DeleteFunc(slices.Clone(w.release.object.GetFinalizers()), func(f string) bool { return f == backupsv1alpha1.RestoreFinalizer })
+}
+
+func (r *Reconciler) patchRelease(ctx context.Context, w *world, patch map[string]any, verb string) error {
+	metadata, _ := patch["metadata"].(map[string]any)
+	metadata["resourceVersion"] = w.release.object.GetResourceVersion()
+	raw, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+	target := &unstructured.Unstructured{}
+	target.SetGroupVersionKind(w.release.object.GroupVersionKind())
+	target.SetNamespace(w.release.object.GetNamespace())
+	target.SetName(w.release.object.GetName())
+	err = r.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, raw), client.FieldOwner(FieldManager))
+	return refused(err, backupsv1alpha1.ReasonReleaseUnsafe, fmt.Sprintf("%s HelmRelease %q", verb, target.GetName()))
+}

@@ -1,0 +1,122 @@
+package restorejob
+
+import "time"
+
+// Verb is what a decision amounts to.
+type Verb string
+
+// Verbs. Rest: nothing is left to do. Wait: a watch will wake us. Intend: save an intent or a fact. Do: one change of the outside world. Succeed and Fail: the final status.
+const (
+	Rest    Verb = "Rest"
+	Wait    Verb = "Wait"
+	Intend  Verb = "Intend"
+	Do      Verb = "Do"
+	Succeed Verb = "Succeed"
+	Fail    Verb = "Fail"
+)
+
+// Action names what Intend and Do are about.
+type Action string
+
+// Actions.
+const (
+	ActionStart            Action = "Start"            // status: Running, startedAt
+	ActionHoldJob          Action = "HoldJob"          // our finalizer on the RestoreJob
+	ActionCapture          Action = "Capture"          // the record
+	ActionAnnounce         Action = "Announce"         // status: the captured spec's digest
+	ActionIntendSuspend    Action = "IntendSuspend"    // the record
+	ActionSuspend          Action = "Suspend"          // the HelmRelease
+	ActionProve            Action = "Prove"            // the artifact
+	ActionPrepare          Action = "Prepare"          // the artifact
+	ActionSafetyCopy       Action = "SafetyCopy"       // a snapshot of the live cluster
+	ActionFence            Action = "Fence"            // the admission policy
+	ActionIntendDelete     Action = "IntendDelete"     // the record
+	ActionDelete           Action = "Delete"           // the EtcdCluster
+	ActionRecreate         Action = "Recreate"         // the EtcdCluster
+	ActionOwn              Action = "Own"              // the EtcdCluster's managed fields
+	ActionConclude         Action = "Conclude"         // the record: how the restore ends
+	ActionPutBackDeadline  Action = "PutBackDeadline"  // the EtcdCluster
+	ActionResume           Action = "Resume"           // the HelmRelease
+	ActionLeaveSuspended   Action = "LeaveSuspended"   // the HelmRelease: our finalizer only
+	ActionForgetSuperseded Action = "ForgetSuperseded" // the older record
+	ActionForget           Action = "Forget"           // the record
+	ActionLetGo            Action = "LetGo"            // our finalizer on the RestoreJob
+)
+
+// Decision is what to do next.
+type Decision struct {
+	Row     string
+	Verb    Verb
+	Action  Action
+	Reason  string
+	Message string
+	// Outcome belongs to ActionConclude.
+	Outcome OutcomeFacts
+	// Recheck is a net below the watches, and the clock for what no watch tells; 0 means none.
+	Recheck time.Duration
+}
+
+// Row is one state: when it is reached and what follows.
+type Row struct {
+	Name string
+	When func(Seen) bool
+	Then func(Seen) Decision
+}
+
+// Decide takes the first row that applies. It is pure and total: the last row always applies.
+func Decide(s Seen) Decision {
+	for _, row := range Rows {
+		if row.When(s) {
+			d := row.Then(s)
+			d.Row = row.Name
+			return d
+		}
+	}
+	return Decision{Row: "None", Verb: Wait, Reason: "InternalError", Message: "no row applies", Recheck: recheck}
+}
+
+// Expired tells whether the one deadline has passed. It counts from the start of the job. A cluster that was recreated late, since nobody ran for a while,
+// still gets a fair time to start.
+func (s Seen) Expired() bool {
+	if s.Job.StartedAt.IsZero() {
+		return false
+	}
+	return !s.Now.Before(s.Deadline())
+}
+
+// graceAfterRecreate is the least time that a recreated cluster gets, unless the whole restore gets less.
+const graceAfterRecreate = 10 * time.Minute
+
+// Deadline is when the waiting ends.
+func (s Seen) Deadline() time.Time {
+	timeout := s.timeout()
+	deadline := s.Job.StartedAt.Add(timeout)
+	if s.ours() {
+		if fair := s.Cluster.CreatedAt.Add(min(timeout, graceAfterRecreate)); fair.After(deadline) {
+			return fair
+		}
+	}
+	return deadline
+}
+
+func (s Seen) timeout() time.Duration {
+	if s.Record != nil {
+		return s.Record.Timeout
+	}
+	if s.Request != nil && s.Request.Timeout > 0 {
+		return s.Request.Timeout
+	}
+	return DefaultTimeout
+}
+
+func (s Seen) ours() bool { return s.Cluster != nil && s.Cluster.Ours }
+
+// latched tells that a cluster is there that formed a quorum once: what Flux does to it cannot make an empty one.
+func (s Seen) latched() bool {
+	return s.Cluster != nil && !s.Cluster.Deleting && s.Cluster.ClusterID != ""
+}
+
+// held tells that the HelmRelease is as this job needs it: suspended, by us unless somebody else did so before, and with our finalizer.
+func (s Seen) held() bool {
+	return s.Release.Suspended && s.Release.Finalizer && (s.Release.Marked || s.Record.WasSuspended)
+}

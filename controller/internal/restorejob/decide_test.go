@@ -1,0 +1,448 @@
+package restorejob
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+)
+
+// flipRow negates the condition of the row that FLIP_ROW names: a script tries each row in turn, and some test must fail.
+func flipRow() {
+	name := os.Getenv("FLIP_ROW")
+	for i := range Rows {
+		if Rows[i].Name == name {
+			when := Rows[i].When
+			Rows[i].When = func(s Seen) bool { return !when(s) }
+		}
+	}
+}
+
+var now = time.Unix(1_800_000_000, 0)
+
+// sound is a job at its start, with nothing wrong anywhere.
+func sound() Seen {
+	return Seen{
+		Now: now,
+		Request: &RequestFacts{
+			BackupName: "b", Timeout: time.Hour, SpecFrom: "LiveCluster", Replicas: 3, Version: "3.6.11", Restorable: []string{"3.6"},
+			Backup: &BackupFacts{Phase: backupsv1alpha1.BackupReady, Application: "apps.cozystack.io/Etcd/etcd", Etcd: true},
+		},
+		Gates:   Gates{Proven: true, Prepared: true, SafetyCopied: true, Fenced: true},
+		Release: &ReleaseFacts{Name: "etcd"},
+		Cluster: &ClusterFacts{UID: "old", ClusterID: "a1", Replicas: 3, ReadyMembers: 3, Reconciled: true, CreatedAt: now.Add(-time.Hour)},
+	}
+}
+
+func started() Seen {
+	s := sound()
+	s.Job = JobFacts{StartedAt: now.Add(-time.Minute), Phase: backupsv1alpha1.RestoreJobRunning, Finalizer: true}
+	return s
+}
+
+// captured is the state in which only the deletion is left to be decided.
+func captured() Seen {
+	s := started()
+	s.Request = nil
+	s.Record = &RecordFacts{Timeout: time.Hour, SHA256: "5a", OldUID: "old", OldClusterID: "a1", Revision: 10, SuspendIntended: true, HasRelease: true}
+	s.Job.Announced = "5a"
+	s.Cluster.Captured = true
+	s.Release = &ReleaseFacts{Name: "etcd", Suspended: true, Finalizer: true, Marked: true}
+	return s
+}
+
+func deleted() Seen {
+	s := captured()
+	s.Record.DeleteIntended = true
+	return s
+}
+
+func gone() Seen {
+	s := deleted()
+	s.Cluster = nil
+	return s
+}
+
+func member(name string) MemberFacts {
+	return MemberFacts{Name: name, Ready: true, Voter: true, Etcd: EtcdFacts{Asked: true, ClusterID: "b2", Revision: 12, Hash: 7, HashKnown: true}}
+}
+
+func whole3() Seen {
+	s := gone()
+	s.Cluster = &ClusterFacts{
+		UID: "new", Ours: true, Owned: true, DeadlineRaised: true, ClusterID: "b2", Replicas: 3, ReadyMembers: 3, Reconciled: true, CreatedAt: now.Add(-time.Second),
+	}
+	s.Members = []MemberFacts{member("m1"), member("m2"), member("m3")}
+	return s
+}
+
+func ended3(o OutcomeFacts) Seen {
+	s := whole3()
+	s.Record.Outcome = &o
+	return s
+}
+
+func finished3(phase backupsv1alpha1.RestoreJobPhase, o OutcomeFacts) Seen {
+	s := ended3(o)
+	s.Job.Phase = phase
+	return s
+}
+
+// with changes a copy.
+func with(s Seen, change func(*Seen)) Seen {
+	s.Request, s.Record, s.Release, s.Cluster = clone(s.Request), clone(s.Record), clone(s.Release), clone(s.Cluster)
+	if s.Request != nil {
+		s.Request.Backup = clone(s.Request.Backup)
+	}
+	s.Members = slices.Clone(s.Members)
+	change(&s)
+	return s
+}
+
+func clone[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	c := *p
+	return &c
+}
+
+const (
+	okPhase  = backupsv1alpha1.RestoreJobSucceeded
+	badPhase = backupsv1alpha1.RestoreJobFailed
+)
+
+var (
+	good   = OutcomeFacts{Succeeded: true, Resume: true, Reason: backupsv1alpha1.ReasonSucceeded, Message: "well"}
+	broken = OutcomeFacts{Keep: true, Reason: backupsv1alpha1.ReasonBootstrapFailed, Message: "not well"}
+)
+
+type decideCase struct {
+	row    string
+	name   string
+	seen   Seen
+	verb   Verb
+	action Action
+	reason string
+}
+
+func decideCases() []decideCase {
+	return slices.Concat(finalCases(), untouchedCases(), reversibleCases(), deletedCases(), memberCases())
+}
+
+func finalCases() []decideCase {
+	settled := with(ended3(good), func(s *Seen) { s.Cluster.DeadlineRaised = false })
+	resumed := with(settled, func(s *Seen) { s.Release = &ReleaseFacts{Name: "etcd"} })
+	return []decideCase{
+		{RowFinished, "terminal", with(finished3(okPhase, good), func(s *Seen) { s.Job.Finalizer = false }), Rest, "", ""},
+		{RowFinished, "terminal, somebody else's finalizer on a live job", with(finished3(okPhase, good), func(s *Seen) { s.Job.Finalizer = false; s.Job.StockFinalizer = true }), Rest, "", ""},
+		{RowForgetSuperseded, "succeeded from an older record", with(finished3(okPhase, good), func(s *Seen) { s.Record.Superseded = "restore-x" }), Do, ActionForgetSuperseded, ""},
+		{RowForget, "succeeded", finished3(okPhase, good), Do, ActionForget, ""},
+		{RowForget, "a failed restore leaves the older record", with(finished3(badPhase, OutcomeFacts{Resume: true}), func(s *Seen) { s.Record.Superseded = "restore-x" }), Do, ActionForget, ""},
+		{RowLetGo, "the record is kept", finished3(badPhase, broken), Do, ActionLetGo, ""},
+		{RowLetGo, "the record is gone", with(finished3(okPhase, good), func(s *Seen) { s.Record = nil }), Do, ActionLetGo, ""},
+		{RowLetGo, "only the stock driver's finalizer is left", with(finished3(okPhase, good), func(s *Seen) {
+			s.Record, s.Job.Finalizer, s.Job.Deleting, s.Job.StockFinalizer = nil, false, true, true
+		}), Do, ActionLetGo, ""},
+		{RowGone, "deleted, and nothing holds it", with(sound(), func(s *Seen) { s.Job.Deleting = true }), Rest, "", ""},
+		{RowPutBackDeadline, "deadline first", ended3(good), Do, ActionPutBackDeadline, ""},
+		{RowDisown, "then ownership", with(settled, func(s *Seen) { s.Cluster.Owned = false }), Do, ActionOwn, ""},
+		{RowResume, "then the release", settled, Do, ActionResume, backupsv1alpha1.ReasonResuming},
+		{RowResume, "our mark alone", with(settled, func(s *Seen) { s.Release.Finalizer = false }), Do, ActionResume, ""},
+		{RowResume, "our finalizer alone", with(settled, func(s *Seen) { s.Release.Marked = false }), Do, ActionResume, ""},
+		{RowResume, "the restored cluster is being deleted by somebody", with(ended3(good), func(s *Seen) { s.Cluster.Deleting, s.Cluster.Owned = true, false }), Do, ActionResume, ""},
+		{RowLeaveSuspended, "no cluster with a cluster ID", with(settled, func(s *Seen) { s.Record.Outcome = &broken }), Do, ActionLeaveSuspended, ""},
+		{RowSucceeded, "at last", resumed, Succeed, "", backupsv1alpha1.ReasonSucceeded},
+		{RowSucceeded, "without a release", with(settled, func(s *Seen) { s.Release = nil }), Succeed, "", ""},
+		{RowFailed, "or not", with(resumed, func(s *Seen) { s.Record.Outcome = &broken; s.Release.Suspended, s.Release.Marked = true, true }), Fail, "", backupsv1alpha1.ReasonBootstrapFailed},
+		{RowFailed, "without a release", with(settled, func(s *Seen) { s.Record.Outcome = &broken; s.Release = nil }), Fail, "", ""},
+	}
+}
+
+func untouchedCases() []decideCase {
+	refuse := func(row, name, reason string, change func(*Seen)) decideCase {
+		return decideCase{row, name, with(sound(), change), Fail, "", reason}
+	}
+	return []decideCase{
+		{RowDeletedUntouched, "deleted with our finalizer", with(started(), func(s *Seen) { s.Job.Deleting = true }), Do, ActionLetGo, ""},
+		refuse(RowRefuseOptions, "bad option", "x", func(s *Seen) { s.Request.Options = &Problem{"x", "y"} }),
+		refuse(RowRefuseNoBackup, "no Backup", backupsv1alpha1.ReasonBackupNotFound, func(s *Seen) { s.Request.Backup = nil }),
+		refuse(RowRefuseOldBackup, "Backup goes", backupsv1alpha1.ReasonBackupNotReady, func(s *Seen) { s.Request.Backup.Deleting = true }),
+		refuse(RowRefuseBackup, "Backup pending", backupsv1alpha1.ReasonBackupNotReady, func(s *Seen) { s.Request.Backup.Phase = backupsv1alpha1.BackupPending }),
+		refuse(RowRefuseTarget, "C24 another target", backupsv1alpha1.ReasonTargetUnsupported, func(s *Seen) { s.Request.Target = "apps.cozystack.io/Etcd/other" }),
+		refuse(RowRefuseKind, "C24 another kind", backupsv1alpha1.ReasonApplicationUnsupported, func(s *Seen) { s.Request.Backup.Etcd = false }),
+		refuse(RowRefuseSource, "C24 another place", "m", func(s *Seen) { s.Request.Source = &Problem{"m", "y"} }),
+		refuse(RowRefuseNamespace, "C60 namespace goes", backupsv1alpha1.ReasonAborted, func(s *Seen) { s.Namespace.Terminating = true }),
+		refuse(RowRefuseCluster, "C28 cluster goes", backupsv1alpha1.ReasonClusterDeleting, func(s *Seen) { s.Cluster.Deleting = true }),
+		refuse(RowRefuseRelease, "release goes", backupsv1alpha1.ReasonClusterDeleting, func(s *Seen) { s.Release.Deleting = true }),
+		refuse(RowRefuseElsewhere, "release of another namespace", backupsv1alpha1.ReasonReleaseUnsafe, func(s *Seen) { s.Release.Elsewhere = "flux/etcd" }),
+		refuse(RowRefuseUnsafe, "C57 forced replace", backupsv1alpha1.ReasonReleaseUnsafe, func(s *Seen) { s.Release.Unsafe = "force" }),
+		refuse(RowRefuseNoSpec, "no spec anywhere", backupsv1alpha1.ReasonSpecUnavailable, func(s *Seen) { s.Request.SpecFrom, s.Cluster = "", nil }),
+		refuse(RowRefuseParked, "parked", backupsv1alpha1.ReasonClusterParked, func(s *Seen) { s.Request.Replicas = 0 }),
+		refuse(RowRefuseVersion, "another minor", backupsv1alpha1.ReasonVersionUnsupported, func(s *Seen) { s.Request.Version = "3.5.21" }),
+		refuse(RowRefuseVersion, "a minor that begins alike", backupsv1alpha1.ReasonVersionUnsupported, func(s *Seen) { s.Request.Version = "3.60.1" }),
+		{RowQueue, "C33 another restore runs", with(sound(), func(s *Seen) { s.Rival = "first" }), Wait, "", backupsv1alpha1.ReasonWaitingForLock},
+		{RowStart, "sound", sound(), Intend, ActionStart, backupsv1alpha1.ReasonProgressing},
+		{RowStart, "sound without release or cluster", with(sound(), func(s *Seen) { s.Release, s.Cluster = nil, nil }), Intend, ActionStart, ""},
+		{RowStart, "an explicit target that is the same", with(sound(), func(s *Seen) { s.Request.Target = s.Request.Backup.Application }), Intend, ActionStart, ""},
+		{RowHoldJob, "C33 a running restore does not yield", with(started(), func(s *Seen) { s.Rival = "first"; s.Job.Finalizer = false }), Do, ActionHoldJob, ""},
+		{RowExpiredUntouched, "too late", with(started(), func(s *Seen) { s.Now = now.Add(2 * time.Hour) }), Fail, "", backupsv1alpha1.ReasonDeadlineExceeded},
+		{RowCapture, "held", started(), Intend, ActionCapture, backupsv1alpha1.ReasonCapturing},
+	}
+}
+
+func reversibleCases() []decideCase {
+	at := func(row, name string, verb Verb, action Action, reason string, change func(*Seen)) decideCase {
+		return decideCase{row, name, with(captured(), change), verb, action, reason}
+	}
+	fresh := func(s *Seen) {
+		s.Record.SuspendIntended, s.Record.HasRelease, s.Release = false, false, &ReleaseFacts{Name: "etcd"}
+	}
+	return []decideCase{
+		at(RowAbort, "C26 deleted before the deletion", Intend, ActionConclude, backupsv1alpha1.ReasonAborted, func(s *Seen) { s.Job.Deleting = true }),
+		at(RowAbortNamespace, "C60 namespace goes", Intend, ActionConclude, backupsv1alpha1.ReasonAborted, func(s *Seen) { s.Namespace.Terminating = true }),
+		at(RowAbortRelease, "release goes", Intend, ActionConclude, backupsv1alpha1.ReasonAborted, func(s *Seen) { s.Release.Deleting = true }),
+		at(RowAbortRelease, "release is gone", Intend, ActionConclude, backupsv1alpha1.ReasonAborted, func(s *Seen) { s.Release = nil }),
+		at(RowAbortCluster, "somebody else deletes", Intend, ActionConclude, backupsv1alpha1.ReasonClusterDeleting, func(s *Seen) { s.Cluster.Deleting = true }),
+		at(RowExpiredReversible, "too late", Intend, ActionConclude, backupsv1alpha1.ReasonDeadlineExceeded, func(s *Seen) { s.Now = now.Add(2 * time.Hour) }),
+		at(RowRecapture, "C25 edited since", Intend, ActionCapture, backupsv1alpha1.ReasonCapturing, func(s *Seen) { s.Cluster.Captured = false }),
+		at(RowRecapture, "another cluster", Intend, ActionCapture, "", func(s *Seen) { s.Cluster.UID = "other" }),
+		at(RowRecapture, "the cluster vanished", Intend, ActionCapture, "", func(s *Seen) { s.Cluster = nil }),
+		at(RowAnnounce, "digest not shown", Intend, ActionAnnounce, backupsv1alpha1.ReasonCapturing, func(s *Seen) { s.Job.Announced = "old" }),
+		at(RowProve, "proof", Do, ActionProve, "", func(s *Seen) { s.Gates.Proven = false }),
+		at(RowPrepare, "preparation", Do, ActionPrepare, "", func(s *Seen) { s.Gates.Prepared = false }),
+		at(RowSafetyCopy, "safety copy", Do, ActionSafetyCopy, "", func(s *Seen) { s.Gates.SafetyCopied = false }),
+		at(RowIntendSuspend, "before the suspension", Intend, ActionIntendSuspend, backupsv1alpha1.ReasonSuspending, fresh),
+		at(RowSuspend, "suspension lifted", Do, ActionSuspend, "", func(s *Seen) { s.Release.Suspended = false }),
+		at(RowSuspend, "finalizer lost", Do, ActionSuspend, "", func(s *Seen) { s.Release.Finalizer = false }),
+		at(RowSuspend, "mark lost", Do, ActionSuspend, "", func(s *Seen) { s.Release.Marked = false }),
+		at(RowFence, "fence", Do, ActionFence, "", func(s *Seen) { s.Gates.Fenced = false }),
+		at(RowIntendDelete, "all is ready", Intend, ActionIntendDelete, backupsv1alpha1.ReasonDeleting, func(*Seen) {}),
+		at(RowIntendDelete, "C26 an administrator's suspension needs no mark", Intend, ActionIntendDelete, "", func(s *Seen) { s.Release.Marked = false; s.Record.WasSuspended = true }),
+		at(RowIntendDelete, "no release at all", Intend, ActionIntendDelete, "", func(s *Seen) { s.Release = nil; s.Record.HasRelease = false }),
+		at(RowIntendDelete, "no cluster at all", Intend, ActionIntendDelete, "", func(s *Seen) { s.Cluster = nil; s.Record.OldUID = "" }),
+	}
+}
+
+func deletedCases() []decideCase {
+	at := func(row, name string, verb Verb, action Action, reason string, from Seen, change func(*Seen)) decideCase {
+		return decideCase{row, name, with(from, change), verb, action, reason}
+	}
+	late := now.Add(2 * time.Hour)
+	return []decideCase{
+		{RowUnread, "neither request nor record", Seen{Now: now}, Wait, "", ""},
+		at(RowGiveUp, "C60 namespace goes", Intend, ActionConclude, backupsv1alpha1.ReasonAborted, gone(), func(s *Seen) { s.Namespace.Terminating = true }),
+		at(RowGiveUp, "release goes", Intend, ActionConclude, backupsv1alpha1.ReasonAborted, gone(), func(s *Seen) { s.Release.Deleting = true }),
+		at(RowGiveUp, "release is gone", Intend, ActionConclude, backupsv1alpha1.ReasonAborted, gone(), func(s *Seen) { s.Release = nil }),
+		at(RowSuspendAgain, "somebody resumed it", Do, ActionSuspend, "", gone(), func(s *Seen) { s.Release.Suspended = false }),
+		at(RowDelete, "now", Do, ActionDelete, backupsv1alpha1.ReasonDeleting, deleted(), func(*Seen) {}),
+		at(RowDelete, "C26 deleting the job changes nothing", Do, ActionDelete, "", deleted(), func(s *Seen) { s.Job.Deleting = true }),
+		at(RowForeign, "C28 somebody else's cluster", Intend, ActionConclude, backupsv1alpha1.ReasonForeignCluster, deleted(), func(s *Seen) { s.Cluster.UID = "x" }),
+		at(RowExpiredDeleting, "C28 never gone", Intend, ActionConclude, backupsv1alpha1.ReasonDeadlineExceeded, deleted(), func(s *Seen) { s.Cluster.Deleting = true; s.Now = late }),
+		at(RowExpiredDeleting, "C28 leftovers never gone", Intend, ActionConclude, "", gone(), func(s *Seen) { s.Leftovers = []string{"PVC x"}; s.Now = late }),
+		at(RowWaitGone, "C28 held", Wait, "", backupsv1alpha1.ReasonWaitingForDeletion, deleted(), func(s *Seen) { s.Cluster.Deleting = true; s.Cluster.Finalizers = []string{"hold"} }),
+		at(RowWaitGone, "C28 leftovers", Wait, "", backupsv1alpha1.ReasonWaitingForDeletion, gone(), func(s *Seen) { s.Leftovers = []string{"PersistentVolumeClaim data-x"} }),
+		at(RowWaitGone, "somebody deletes the recreated one", Wait, "", "", whole3(), func(s *Seen) { s.Cluster.Deleting = true }),
+		at(RowRecreate, "gone", Do, ActionRecreate, backupsv1alpha1.ReasonRecreating, gone(), func(*Seen) {}),
+		at(RowRecreate, "C62 however late", Do, ActionRecreate, "", gone(), func(s *Seen) { s.Now = now.Add(24 * time.Hour) }),
+		at(RowOwn, "recreated", Do, ActionOwn, "", whole3(), func(s *Seen) { s.Cluster.Owned = false }),
+		at(RowBootstrapFailed, "given up", Intend, ActionConclude, backupsv1alpha1.ReasonBootstrapFailed, whole3(), func(s *Seen) {
+			s.Cluster.BootstrapFailed, s.Cluster.ClusterID, s.Cluster.Reconciled = "late", "", false
+		}),
+		at(RowWhole, "whole", Intend, ActionConclude, backupsv1alpha1.ReasonSucceeded, whole3(), func(*Seen) {}),
+		at(RowWhole, "whole at the last moment", Intend, ActionConclude, backupsv1alpha1.ReasonSucceeded, whole3(), func(s *Seen) { s.Now = late }),
+		at(RowExpiredNoQuorum, "no quorum", Intend, ActionConclude, backupsv1alpha1.ReasonDeadlineExceeded, whole3(), func(s *Seen) { s.Now = late; s.Cluster.ClusterID = ""; s.Members = nil }),
+		at(RowExpiredMismatch, "wrong data", Intend, ActionConclude, backupsv1alpha1.ReasonDataMismatch, whole3(), func(s *Seen) { s.Now = late; s.Members[2].Etcd.Hash = 8 }),
+		at(RowExpiredIncomplete, "slow", Intend, ActionConclude, backupsv1alpha1.ReasonIncomplete, whole3(), func(s *Seen) { s.Now = late; s.Members = s.Members[:1]; s.Cluster.Reconciled = false }),
+		at(RowExpiredIncomplete, "no answer is no wrong answer", Intend, ActionConclude, backupsv1alpha1.ReasonIncomplete, whole3(), func(s *Seen) { s.Now = late; s.Members[1].Etcd = EtcdFacts{Asked: true, Error: "refused"} }),
+		at(RowVerify, "C35 members differ", Wait, "", backupsv1alpha1.ReasonVerifying, whole3(), func(s *Seen) { s.Members[1].Etcd.Hash = 8 }),
+		at(RowWaitServing, "first member is up", Wait, "", "", whole3(), func(s *Seen) { s.Members = s.Members[:1]; s.Cluster.Reconciled = false }),
+		at(RowWaitMembers, "it serves already", Wait, "", backupsv1alpha1.ReasonWaitingForMembers, whole3(), func(s *Seen) {
+			s.Members, s.Cluster.Reconciled, s.Job.Serving = s.Members[:1], false, true
+		}),
+		at(RowWaitMembers, "nobody is up", Wait, "", "", whole3(), func(s *Seen) { s.Members, s.Cluster.ClusterID = nil, "" }),
+	}
+}
+
+// memberCases are C35: each thing that is missing keeps the restore from succeeding.
+func memberCases() []decideCase {
+	not := func(row, name string, change func(*Seen)) decideCase {
+		return decideCase{row, "C35 " + name, with(whole3(), change), Wait, "", ""}
+	}
+	each := func(change func(*MemberFacts)) func(*Seen) {
+		return func(s *Seen) { change(&s.Members[1]) }
+	}
+	return []decideCase{
+		not(RowWaitServing, "an older generation", func(s *Seen) { s.Cluster.Reconciled = false }),
+		not(RowWaitServing, "ready members short", func(s *Seen) { s.Cluster.ReadyMembers = 2 }),
+		not(RowWaitServing, "one member missing", func(s *Seen) { s.Members = s.Members[:2] }),
+		not(RowWaitServing, "one member too many", func(s *Seen) { s.Members = append(s.Members, member("m4")) }),
+		not(RowWaitServing, "a member not ready", each(func(m *MemberFacts) { m.Ready = false })),
+		not(RowWaitServing, "a learner by its object", each(func(m *MemberFacts) { m.Voter = false })),
+		not(RowWaitServing, "parked meanwhile", func(s *Seen) {
+			s.Cluster.Replicas, s.Cluster.ReadyMembers, s.Members = 0, 0, []MemberFacts{member("m1")}
+		}),
+		not(RowVerify, "a learner by its word", each(func(m *MemberFacts) { m.Etcd.Learner = true })),
+		not(RowVerify, "an older revision", each(func(m *MemberFacts) { m.Etcd.Revision = 9 })),
+		not(RowVerify, "an alarm", each(func(m *MemberFacts) { m.Etcd.Alarms = []string{"NOSPACE"} })),
+		not(RowVerify, "another cluster", each(func(m *MemberFacts) { m.Etcd.ClusterID = "c3" })),
+		not(RowVerify, "the former cluster", each(func(m *MemberFacts) { m.Etcd.ClusterID = "a1" })),
+		not(RowVerify, "hash unknown", each(func(m *MemberFacts) { m.Etcd.HashKnown = false })),
+		not(RowVerify, "not asked", each(func(m *MemberFacts) { m.Etcd = EtcdFacts{} })),
+		not(RowVerify, "no answer", each(func(m *MemberFacts) { m.Etcd.Error = "refused" })),
+	}
+}
+
+func TestDecide(t *testing.T) {
+	covered := map[string]bool{}
+	for _, c := range decideCases() {
+		covered[c.row] = true
+		t.Run(c.row+"/"+c.name, func(t *testing.T) {
+			d := Decide(c.seen)
+			require.Equal(t, c.row, d.Row)
+			require.Equal(t, c.verb, d.Verb)
+			require.Equal(t, c.action, d.Action)
+			if c.reason != "" {
+				require.Equal(t, c.reason, d.Reason)
+			}
+			if d.Verb != Rest {
+				require.NotEmpty(t, d.Message)
+				require.Regexp(t, `^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`, d.Reason)
+			}
+		})
+	}
+	for _, row := range Rows {
+		require.True(t, covered[row.Name], "row %s has no case", row.Name)
+	}
+}
+
+// The rules below hold in every state, reachable or not: a restore cannot be talked into losing data.
+func TestDecideKeepsItsRulesInEveryState(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	cases := decideCases()
+	for i := range 200_000 {
+		s := shaken(rng, cases[i%len(cases)].seen)
+		d := Decide(s)
+		state := func() string {
+			return fmt.Sprintf("row %s from %+v record %+v cluster %+v release %+v", d.Row, s, s.Record, s.Cluster, s.Release)
+		}
+		require.NotEqual(t, "None", d.Row, state())
+		switch d.Action {
+		case ActionDelete:
+			require.True(t, s.Record.DeleteIntended && s.Cluster.UID == s.Record.OldUID && !s.Cluster.Ours, state())
+			require.True(t, s.Release == nil || (s.Release.Suspended && s.Release.Finalizer), state())
+		case ActionIntendDelete:
+			require.True(t, s.Gates.Proven && s.Gates.Prepared && s.Gates.SafetyCopied && s.Gates.Fenced && s.Job.Announced == s.Record.SHA256, state())
+			require.False(t, s.Job.Deleting || s.Expired() || s.stale(), state())
+		case ActionRecreate:
+			require.True(t, s.Cluster == nil && s.Record.DeleteIntended && len(s.Leftovers) == 0 && !s.Namespace.Terminating, state())
+		case ActionResume:
+			require.True(t, s.Record.Outcome.Resume, state())
+		case ActionConclude:
+			if s.Record.DeleteIntended && d.Outcome.Resume && d.Row != RowGiveUp {
+				require.True(t, s.latched(), "the release resumes only onto a cluster that formed a quorum: %s", state())
+			}
+			if d.Outcome.Succeeded {
+				require.True(t, s.whole(), state())
+			}
+		}
+		if terminal(s) {
+			require.Contains(t, []Verb{Rest, Do}, d.Verb, state())
+		}
+	}
+}
+
+// shaken changes a few facts at random.
+func shaken(rng *rand.Rand, s Seen) Seen {
+	if s.Record != nil {
+		rec := *s.Record
+		s.Record = &rec
+		flip(rng, &rec.DeleteIntended, &rec.SuspendIntended, &rec.WasSuspended, &rec.HasRelease)
+	}
+	if s.Cluster != nil {
+		c := *s.Cluster
+		s.Cluster = &c
+		flip(rng, &c.Ours, &c.Owned, &c.Deleting, &c.Captured, &c.DeadlineRaised, &c.Reconciled)
+		choose(rng, &c.UID, "old", "new")
+		choose(rng, &c.ClusterID, "", "a1", "b2")
+	}
+	if s.Release != nil {
+		r := *s.Release
+		s.Release = &r
+		flip(rng, &r.Suspended, &r.Finalizer, &r.Marked, &r.Deleting)
+	}
+	flip(rng, &s.Job.Deleting, &s.Job.Finalizer, &s.Job.StockFinalizer, &s.Job.Serving, &s.Namespace.Terminating)
+	flip(rng, &s.Gates.Proven, &s.Gates.Prepared, &s.Gates.SafetyCopied, &s.Gates.Fenced)
+	if rng.IntN(8) == 0 {
+		s.Now = now.Add(3 * time.Hour)
+	}
+	if rng.IntN(8) == 0 {
+		s.Cluster = nil
+	}
+	return s
+}
+
+func flip(rng *rand.Rand, facts ...*bool) {
+	for _, f := range facts {
+		if rng.IntN(6) == 0 {
+			*f = !*f
+		}
+	}
+}
+
+func choose(rng *rand.Rand, fact *string, values ...string) {
+	if rng.IntN(6) == 0 {
+		*fact = values[rng.IntN(len(values))]
+	}
+}
+
+func TestOvercome(t *testing.T) {
+	lost := Failure{Reason: backupsv1alpha1.ReasonDeadlineExceeded, Message: "no route"}
+	never := Failure{Terminal: true, Reason: backupsv1alpha1.ReasonRecreateRefused, Message: "invalid"}
+	late := func(s *Seen) { s.Now = now.Add(2 * time.Hour) }
+	for _, c := range []struct {
+		name    string
+		seen    Seen
+		failure Failure
+		over    bool
+		want    Decision
+	}{
+		{"it may heal", captured(), lost, false, Decision{}},
+		{"a conflict is no failure", with(captured(), late), Failure{Conflict: true, Terminal: true}, false, Decision{}},
+		{"the outcome is carried out without end", with(ended3(good), late), never, false, Decision{}},
+		{"nothing to undo", started(), never, true, Decision{Verb: Fail}},
+		{"C26 undone", captured(), never, true, Decision{Verb: Intend, Action: ActionConclude, Outcome: OutcomeFacts{Resume: true}}},
+		{"C26 undone at the deadline", with(captured(), late), lost, true, Decision{Verb: Intend, Action: ActionConclude, Outcome: OutcomeFacts{Resume: true}}},
+		{"C26 deleted and not recreated", gone(), never, true, Decision{Verb: Intend, Action: ActionConclude, Outcome: OutcomeFacts{Keep: true}}},
+		{"C26 recreated", whole3(), never, true, Decision{Verb: Intend, Action: ActionConclude, Outcome: OutcomeFacts{Resume: true}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, over := Overcome(c.seen, Decision{Row: RowCapture}, c.failure)
+			require.Equal(t, c.over, over)
+			require.Equal(t, c.want.Verb, got.Verb)
+			require.Equal(t, c.want.Action, got.Action)
+			require.Equal(t, c.want.Outcome.Resume, got.Outcome.Resume)
+			require.Equal(t, c.want.Outcome.Keep, got.Outcome.Keep)
+			if over {
+				require.Equal(t, c.failure.Reason, got.Reason)
+				require.Contains(t, got.Message, c.failure.Message)
+			}
+		})
+	}
+}
+
+func TestDeadlineIsFairToAClusterThatCameLate(t *testing.T) {
+	s := whole3()
+	require.Equal(t, s.Job.StartedAt.Add(time.Hour), s.Deadline())
+	s.Cluster.CreatedAt = s.Job.StartedAt.Add(5 * time.Hour)
+	require.Equal(t, s.Cluster.CreatedAt.Add(graceAfterRecreate), s.Deadline())
+	s.Record.Timeout = time.Minute
+	require.Equal(t, s.Cluster.CreatedAt.Add(time.Minute), s.Deadline())
+	require.False(t, with(s, func(s *Seen) { s.Job.StartedAt = time.Time{}; s.Now = now.Add(99 * time.Hour) }).Expired(), "no start, no deadline")
+}

@@ -1,0 +1,151 @@
+package restorejob
+
+import (
+	"time"
+
+	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+)
+
+// Seen is everything that a decision is made from. It holds facts; time is one of them.
+type Seen struct {
+	Now       time.Time
+	Job       JobFacts
+	Namespace NamespaceFacts
+	// Rival is the RestoreJob of the same application that goes first, by namespace and name; empty if there is none.
+	Rival string
+	// Request is read until the record exists: from then on the record says what was asked for.
+	Request *RequestFacts
+	Record  *RecordFacts
+	Gates   Gates
+	// Release is nil where no HelmRelease is there.
+	Release *ReleaseFacts
+	// Cluster is nil where no EtcdCluster of that name is there.
+	Cluster *ClusterFacts
+	// Leftovers names what is left of a former cluster, with what holds it.
+	Leftovers []string
+	// Members of the recreated cluster.
+	Members []MemberFacts
+	// SeedTrouble is what the Pods of the recreated cluster complain about.
+	SeedTrouble string
+}
+
+// JobFacts is the RestoreJob itself.
+type JobFacts struct {
+	Deleting  bool
+	Finalizer bool // ours
+	// StockFinalizer is one of Cozystack's own driver. It is ours to remove, as that driver is off while this one runs.
+	StockFinalizer bool
+	Phase          backupsv1alpha1.RestoreJobPhase
+	StartedAt      time.Time // zero before the start
+	// Announced is the digest of the captured cluster that the Captured condition shows.
+	Announced string
+	// Serving tells that the Serving condition is true already.
+	Serving bool
+}
+
+// NamespaceFacts is the job's namespace.
+type NamespaceFacts struct{ Terminating bool }
+
+// Problem is why something cannot be used.
+type Problem struct{ Reason, Message string }
+
+// RequestFacts is what the job asks for.
+type RequestFacts struct {
+	BackupName string
+	Timeout    time.Duration
+	Options    *Problem // an option that is unknown or out of range
+	Backup     *BackupFacts
+	Target     string // spec.targetApplicationRef as group/kind/name; empty when absent
+	Source     *Problem
+	// SpecFrom tells where the spec to recreate comes from; empty when it was found nowhere.
+	SpecFrom string
+	Replicas int64
+	Version  string
+	// Restorable lists the etcd minors that the running operator can restore.
+	Restorable []string
+}
+
+// BackupFacts is the Backup that is asked for.
+type BackupFacts struct {
+	Deleting    bool
+	Phase       backupsv1alpha1.BackupPhase
+	Application string // group/kind/name
+	Etcd        bool   // the application is an Etcd of Cozystack's group
+}
+
+// RecordFacts is what the record says.
+type RecordFacts struct {
+	Timeout         time.Duration
+	SHA256          string
+	OldUID          string
+	OldClusterID    string
+	Revision        int64
+	SuspendIntended bool
+	DeleteIntended  bool
+	HasRelease      bool
+	WasSuspended    bool // by somebody else
+	// Superseded names an older record that is still there.
+	Superseded string
+	Outcome    *OutcomeFacts
+}
+
+// OutcomeFacts is how the restore ends.
+type OutcomeFacts struct {
+	Succeeded, Resume, Keep bool
+	Reason, Message         string
+}
+
+// Gates are the conditions that must hold before the deletion.
+type Gates struct{ Proven, Prepared, SafetyCopied, Fenced bool }
+
+// ReleaseFacts is the HelmRelease.
+type ReleaseFacts struct {
+	Name      string
+	Deleting  bool
+	Suspended bool
+	Finalizer bool   // ours
+	Marked    bool   // our mark says that the suspension is this job's
+	Unsafe    string // why a restore must not rely on it
+	Elsewhere string // the release that manages the cluster from another namespace
+}
+
+// ClusterFacts is the EtcdCluster.
+type ClusterFacts struct {
+	UID        string
+	Deleting   bool
+	Finalizers []string
+	CreatedAt  time.Time
+	// Ours tells that this restore created it.
+	Ours bool
+	// Captured tells that the record holds it as it is now; meaningful before the deletion.
+	Captured bool
+	// Owned tells that its managed fields are as they should be; meaningful where Ours.
+	Owned bool
+	// DeadlineRaised tells that progressDeadlineSeconds is still the value that this restore needs.
+	DeadlineRaised  bool
+	ClusterID       string
+	Replicas        int64
+	ReadyMembers    int64
+	Reconciled      bool // Progressing=False/Reconciled at the current generation
+	BootstrapFailed string
+}
+
+// MemberFacts is a member of the recreated cluster.
+type MemberFacts struct {
+	Name  string
+	Ready bool
+	Voter bool
+	Etcd  EtcdFacts
+}
+
+// EtcdFacts is what a member itself says.
+type EtcdFacts struct {
+	Asked     bool
+	Error     string
+	ClusterID string
+	Revision  int64
+	Hash      uint32
+	HashKnown bool // of the same revision as the other members'
+	Alarms    []string
+	Learner   bool
+}

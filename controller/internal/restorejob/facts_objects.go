@@ -1,0 +1,87 @@
+package restorejob
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+	etcdv1alpha2 "github.com/cozy-etcd/cozy-etcd/controller/api/etcdoperator/v1alpha2"
+	fluxv2 "github.com/cozy-etcd/cozy-etcd/controller/api/flux/v2"
+)
+
+func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
+
+func clusterFacts(u *unstructured.Unstructured, job types.UID) *ClusterFacts {
+	f := &ClusterFacts{
+		UID: string(u.GetUID()), Deleting: u.GetDeletionTimestamp() != nil, Finalizers: u.GetFinalizers(), CreatedAt: u.GetCreationTimestamp().Time,
+		Ours: u.GetAnnotations()[backupsv1alpha1.AnnotationRestoredBy] == string(job),
+	}
+	f.ClusterID, _, _ = unstructured.NestedString(u.Object, "status", "clusterID")
+	f.Replicas, _ = number(u.Object, "spec", "replicas")
+	f.ReadyMembers, _ = number(u.Object, "status", "readyMembers")
+	f.Reconciled, f.BootstrapFailed = clusterConditions(u)
+	return f
+}
+
+func clusterConditions(u *unstructured.Unstructured) (reconciled bool, bootstrapFailed string) {
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, c := range conditions {
+		condition, ok := c.(map[string]any)
+		if !ok {
+			continue
+		}
+		observed, _ := number(condition, "observedGeneration")
+		kind, status, reason := condition["type"], condition["status"], condition["reason"]
+		if kind == etcdv1alpha2.ConditionProgressing && status == "False" && reason == etcdv1alpha2.ReasonReconciled && observed == u.GetGeneration() {
+			reconciled = true
+		}
+		if reason == etcdv1alpha2.ReasonBootstrapFailed {
+			if bootstrapFailed, _ = condition["message"].(string); bootstrapFailed == "" {
+				bootstrapFailed = etcdv1alpha2.ReasonBootstrapFailed
+			}
+		}
+	}
+	return reconciled, bootstrapFailed
+}
+
+func typedRelease(u *unstructured.Unstructured) (*fluxv2.HelmRelease, error) {
+	hr := &fluxv2.HelmRelease{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, hr); err != nil {
+		return nil, fmt.Errorf("read HelmRelease %q: %w", u.GetName(), err)
+	}
+	return hr, nil
+}
+
+func releaseFacts(r *release, job types.UID) *ReleaseFacts {
+	return &ReleaseFacts{
+		Name: r.typed.Name, Deleting: !r.typed.DeletionTimestamp.IsZero(), Suspended: r.typed.Spec.Suspend,
+		Finalizer: controllerutil.ContainsFinalizer(r.typed, backupsv1alpha1.RestoreFinalizer),
+		Marked:    r.typed.Annotations[backupsv1alpha1.AnnotationSuspendedBy] == string(job),
+		Unsafe:    unsafeRelease(r.typed),
+	}
+}
+
+// unsafeRelease tells why a release could delete or replace the restored cluster as soon as it is resumed.
+func unsafeRelease(hr *fluxv2.HelmRelease) string {
+	up := hr.Spec.Upgrade
+	if up == nil {
+		return ""
+	}
+	if up.Force && up.ServerSideApply != "enabled" {
+		return "spec.upgrade.force replaces what it cannot patch, and spec.bootstrap of a restored cluster cannot be patched away: " +
+			"remove it, or set spec.upgrade.serverSideApply to enabled"
+	}
+	if up.Strategy != nil && up.Strategy.Name == fluxv2.StrategyRetryOnFailure {
+		return ""
+	}
+	if m := up.Remediation; m != nil && (m.Retries != 0 || (m.RemediateLastFailure != nil && *m.RemediateLastFailure)) {
+		return "spec.upgrade.remediation rolls back or uninstalls after a failed upgrade, and would take the restored cluster along: " +
+			"set spec.upgrade.strategy.name to RetryOnFailure, or remove the remediation"
+	}
+	return ""
+}

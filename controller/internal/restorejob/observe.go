@@ -1,0 +1,193 @@
+package restorejob
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+	fluxv2 "github.com/cozy-etcd/cozy-etcd/controller/api/flux/v2"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/record"
+)
+
+// world is what a pass has read: the facts, and the objects behind them for whoever acts.
+type world struct {
+	seen Seen
+
+	job     *backupsv1alpha1.RestoreJob
+	record  *record.Record
+	request *request
+	cluster *unstructured.Unstructured
+	release *release
+}
+
+// release is a HelmRelease, whole and as far as its type is known here.
+type release struct {
+	object *unstructured.Unstructured
+	typed  *fluxv2.HelmRelease
+}
+
+// observe reads the world. Everything but the strategy and classes comes uncached: a decision to delete must not rest on a stale cache.
+func (r *Reconciler) observe(ctx context.Context, job *backupsv1alpha1.RestoreJob) (*world, error) {
+	w := &world{job: job, seen: Seen{Now: r.Now(), Job: jobFacts(job)}}
+	var err error
+	if w.record, err = r.Records.Get(ctx, job.UID); err != nil {
+		return nil, err
+	}
+	if err := r.observeNamespace(ctx, w); err != nil {
+		return nil, err
+	}
+	if w.record == nil {
+		if err := r.observeRequest(ctx, w); err != nil {
+			return nil, err
+		}
+	}
+	application := w.application()
+	if application == "" {
+		return w, nil
+	}
+	for _, look := range []func(context.Context, *world) error{r.observeCluster, r.observeRelease, r.observeSpec, r.observeRecord, r.observeRemains, r.observeMembers} {
+		if err := look(ctx, w); err != nil {
+			return nil, err
+		}
+	}
+	w.seen.Gates = Gates{Proven: true, Prepared: true, SafetyCopied: true, Fenced: true}
+	return w, nil
+}
+
+// application is the name of the application, its EtcdCluster and, as a rule, its HelmRelease; empty while it is not known to be one of ours.
+func (w *world) application() string {
+	switch {
+	case w.record != nil:
+		return w.record.Application
+	case w.request.backup != nil && w.seen.Request.Backup.Etcd:
+		return w.request.backup.Spec.ApplicationRef.Name
+	}
+	return ""
+}
+
+func jobFacts(job *backupsv1alpha1.RestoreJob) JobFacts {
+	f := JobFacts{
+		Deleting:       !job.DeletionTimestamp.IsZero(),
+		Finalizer:      controllerutil.ContainsFinalizer(job, backupsv1alpha1.RestoreFinalizer),
+		StockFinalizer: hasStockFinalizer(job),
+		Phase:          job.Status.Phase,
+		Serving:        meta.IsStatusConditionTrue(job.Status.Conditions, backupsv1alpha1.ConditionServing),
+	}
+	if job.Status.StartedAt != nil {
+		f.StartedAt = job.Status.StartedAt.Time
+	}
+	return f
+}
+
+func hasStockFinalizer(o client.Object) bool {
+	return controllerutil.ContainsFinalizer(o, backupsv1alpha1.CozystackCleanupFinalizer) ||
+		controllerutil.ContainsFinalizer(o, backupsv1alpha1.CozystackVeleroCleanupFinalizer)
+}
+
+func (r *Reconciler) observeNamespace(ctx context.Context, w *world) error {
+	ns := &metav1.PartialObjectMetadata{}
+	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := r.Reader.Get(ctx, types.NamespacedName{Name: w.job.Namespace}, ns); err != nil {
+		return fmt.Errorf("read the namespace: %w", err)
+	}
+	w.seen.Namespace.Terminating = !ns.DeletionTimestamp.IsZero()
+	return nil
+}
+
+func (r *Reconciler) observeCluster(ctx context.Context, w *world) error {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(clusterKind)
+	err := r.Reader.Get(ctx, types.NamespacedName{Namespace: w.job.Namespace, Name: w.application()}, u)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the EtcdCluster: %w", err)
+	}
+	w.cluster = u
+	w.seen.Cluster = clusterFacts(u, w.job.UID)
+	if w.record != nil {
+		w.seen.Cluster.Captured = sameCapture(u, w.record.Cluster)
+		w.seen.Cluster.Owned = ownedAsWanted(u, w.record)
+		w.seen.Cluster.DeadlineRaised = deadlineRaised(u, w.record)
+	}
+	return nil
+}
+
+func (r *Reconciler) observeRecord(ctx context.Context, w *world) error {
+	rec := w.record
+	if rec == nil {
+		return nil
+	}
+	f := &RecordFacts{
+		Timeout: seconds(rec.TimeoutSeconds), SHA256: rec.SHA256, OldUID: string(rec.OldUID), OldClusterID: rec.OldClusterID, Revision: rec.Revision,
+		SuspendIntended: rec.Intended(record.StepSuspend), DeleteIntended: rec.Intended(record.StepDelete),
+		HasRelease: rec.Release != nil, WasSuspended: rec.Release.WasSuspended(),
+	}
+	if o := rec.Outcome; o != nil {
+		f.Outcome = &OutcomeFacts{Succeeded: o.Succeeded, Resume: o.Resume, Keep: o.Keep, Reason: o.Reason, Message: o.Message}
+	}
+	w.seen.Record = f
+	if captured := meta.FindStatusCondition(w.job.Status.Conditions, backupsv1alpha1.ConditionCaptured); captured != nil && strings.Contains(captured.Message, rec.SHA256) {
+		w.seen.Job.Announced = rec.SHA256
+	}
+	if rec.Supersedes == "" || !w.job.Status.Phase.Terminal() {
+		return nil
+	}
+	there, err := r.Records.Exists(ctx, rec.Supersedes)
+	if there {
+		f.Superseded = rec.Supersedes
+	}
+	return err
+}
+
+func (r *Reconciler) observeRelease(ctx context.Context, w *world) error {
+	name := w.application()
+	if w.record != nil && w.record.Release != nil {
+		name = w.record.Release.Name
+	}
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(fluxv2.GroupVersion.WithKind("HelmRelease"))
+	err := r.Reader.Get(ctx, types.NamespacedName{Namespace: w.job.Namespace, Name: name}, u)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return w.releaseElsewhere(nil)
+	}
+	if err != nil {
+		return fmt.Errorf("read the HelmRelease: %w", err)
+	}
+	w.release = &release{object: u}
+	if w.release.typed, err = typedRelease(u); err != nil {
+		return err
+	}
+	facts := releaseFacts(w.release, w.job.UID)
+	w.seen.Release = facts
+	return w.releaseElsewhere(facts)
+}
+
+// releaseElsewhere looks at Flux's labels on the cluster. They are the tenant's to edit, so they are never followed into another namespace.
+func (w *world) releaseElsewhere(facts *ReleaseFacts) error {
+	if w.cluster == nil || w.record != nil {
+		return nil
+	}
+	labels := w.cluster.GetLabels()
+	name, namespace := labels[fluxv2.LabelName], labels[fluxv2.LabelNamespace]
+	if name == "" || (namespace == w.job.Namespace && facts != nil && facts.Name == name) {
+		return nil
+	}
+	if facts == nil {
+		facts = &ReleaseFacts{Name: w.application()}
+		w.seen.Release = facts
+	}
+	facts.Elsewhere = namespace + "/" + name
+	return nil
+}

@@ -1,0 +1,69 @@
+package restorejob
+
+import (
+	"encoding/json"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+)
+
+// optionTimeout is spec.options.restoreTimeoutSeconds: how long the whole restore may take, in whole seconds.
+const optionTimeout = "restoreTimeoutSeconds"
+
+// Limits of optionTimeout. The upper one fits into the operator's own deadline field by far.
+const (
+	minTimeoutSeconds = 10
+	maxTimeoutSeconds = 7 * 24 * 60 * 60
+)
+
+// Options is what a RestoreJob may ask for beyond its Backup.
+type Options struct {
+	Timeout time.Duration
+}
+
+// parseOptions reads spec.options. An option that nobody reads is refused: whoever wrote it relies on it.
+func parseOptions(raw *runtime.RawExtension) (Options, *Problem) {
+	o := Options{Timeout: DefaultTimeout}
+	if raw == nil || len(raw.Raw) == 0 {
+		return o, nil
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw.Raw, &fields); err != nil {
+		return o, optionProblem("spec.options is no object of named options")
+	}
+	names := make([]string, 0, len(fields))
+	for name := range fields {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		if name != optionTimeout {
+			return o, optionProblem("spec.options.%s is unknown: remove it; the known options are: %s", name, strings.Join([]string{optionTimeout}, ", "))
+		}
+	}
+	if value, ok := fields[optionTimeout]; ok {
+		var seconds int64
+		if err := json.Unmarshal(value, &seconds); err != nil || seconds < minTimeoutSeconds || seconds > maxTimeoutSeconds {
+			return o, optionProblem("spec.options.%s is %s: give a whole number of seconds from %d to %d", optionTimeout, shorten(string(value)), minTimeoutSeconds, maxTimeoutSeconds)
+		}
+		o.Timeout = time.Duration(seconds) * time.Second
+	}
+	return o, nil
+}
+
+func optionProblem(format string, args ...any) *Problem {
+	return &Problem{Reason: backupsv1alpha1.ReasonOptionsInvalid, Message: fmt.Sprintf(format, args...)}
+}
+
+func shorten(s string) string {
+	const most = 64
+	if runes := []rune(s); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return s
+}

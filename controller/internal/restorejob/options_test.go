@@ -1,0 +1,66 @@
+package restorejob
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+	fluxv2 "github.com/cozy-etcd/cozy-etcd/controller/api/flux/v2"
+)
+
+func TestOptions(t *testing.T) {
+	for in, want := range map[string]time.Duration{
+		``: DefaultTimeout, `{}`: DefaultTimeout, `{"restoreTimeoutSeconds":10}`: 10 * time.Second, `{"restoreTimeoutSeconds":604800}`: 7 * 24 * time.Hour,
+	} {
+		o, problem := parseOptions(&runtime.RawExtension{Raw: []byte(in)})
+		require.Nil(t, problem, in)
+		require.Equal(t, want, o.Timeout, in)
+	}
+	for in, say := range map[string]string{
+		`{"restoreTimeoutSecond":60}`:                        "spec.options.restoreTimeoutSecond is unknown",
+		`{"restoreTimeoutSeconds":9}`:                        "is 9: give a whole number",
+		`{"restoreTimeoutSeconds":604801}`:                   "is 604801",
+		`{"restoreTimeoutSeconds":"60"}`:                     `is "60"`,
+		`{"restoreTimeoutSeconds":1.5}`:                      "is 1.5",
+		`{"restoreTimeoutSeconds":99999999999999999999}`:     "is 9999",
+		`{"restoreTimeoutSeconds":60,"safetysnapshot":true}`: "safetysnapshot is unknown",
+		`[]`: "no object", `7`: "no object",
+	} {
+		_, problem := parseOptions(&runtime.RawExtension{Raw: []byte(in)})
+		require.NotNil(t, problem, in)
+		require.Equal(t, backupsv1alpha1.ReasonOptionsInvalid, problem.Reason)
+		require.Contains(t, problem.Message, say)
+	}
+	o, problem := parseOptions(nil)
+	require.Nil(t, problem)
+	require.Equal(t, DefaultTimeout, o.Timeout)
+}
+
+func TestC57UnsafeRelease(t *testing.T) {
+	yes, no := true, false
+	for _, c := range []struct {
+		name   string
+		up     *fluxv2.Upgrade
+		unsafe string
+	}{
+		{"nothing said", nil, ""},
+		{"force", &fluxv2.Upgrade{Force: true}, "spec.upgrade.force"},
+		{"force, apply method unknown", &fluxv2.Upgrade{Force: true, ServerSideApply: "auto"}, "spec.upgrade.force"},
+		{"force with server-side apply", &fluxv2.Upgrade{Force: true, ServerSideApply: "enabled"}, ""},
+		{"retries", &fluxv2.Upgrade{Remediation: &fluxv2.UpgradeRemediation{Retries: 3}}, "spec.upgrade.remediation"},
+		{"retries without end", &fluxv2.Upgrade{Remediation: &fluxv2.UpgradeRemediation{Retries: -1}}, "spec.upgrade.remediation"},
+		{"the last failure", &fluxv2.Upgrade{Remediation: &fluxv2.UpgradeRemediation{RemediateLastFailure: &yes}}, "spec.upgrade.remediation"},
+		{"not even the last failure", &fluxv2.Upgrade{Remediation: &fluxv2.UpgradeRemediation{RemediateLastFailure: &no}}, ""},
+		{"as Cozystack makes them", &fluxv2.Upgrade{Strategy: &fluxv2.ActionStrategy{Name: fluxv2.StrategyRetryOnFailure}, Remediation: &fluxv2.UpgradeRemediation{Retries: -1}}, ""},
+	} {
+		got := unsafeRelease(&fluxv2.HelmRelease{Spec: fluxv2.HelmReleaseSpec{Upgrade: c.up}})
+		if c.unsafe == "" {
+			require.Empty(t, got, c.name)
+		} else {
+			require.Contains(t, got, c.unsafe, c.name)
+		}
+	}
+}

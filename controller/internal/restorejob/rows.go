@@ -1,0 +1,131 @@
+package restorejob
+
+import (
+	"fmt"
+	"time"
+
+	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+)
+
+// Times between two looks where a watch is only expected, and where no watch can tell.
+const (
+	recheck     = 30 * time.Second
+	recheckEtcd = 500 * time.Millisecond
+	// DefaultTimeout of a whole restore.
+	DefaultTimeout = 30 * time.Minute
+)
+
+// Names of the rows.
+const (
+	RowFinished          = "Finished"
+	RowForgetSuperseded  = "ForgetSuperseded"
+	RowForget            = "Forget"
+	RowLetGo             = "LetGo"
+	RowGone              = "Gone"
+	RowPutBackDeadline   = "PutBackDeadline"
+	RowDisown            = "Disown"
+	RowResume            = "Resume"
+	RowLeaveSuspended    = "LeaveSuspended"
+	RowSucceeded         = "Succeeded"
+	RowFailed            = "Failed"
+	RowDeletedUntouched  = "DeletedUntouched"
+	RowRefuseOptions     = "RefuseOptions"
+	RowRefuseNoBackup    = "RefuseNoBackup"
+	RowRefuseOldBackup   = "RefuseDeletingBackup"
+	RowRefuseBackup      = "RefuseUnreadyBackup"
+	RowRefuseTarget      = "RefuseTarget"
+	RowRefuseKind        = "RefuseKind"
+	RowRefuseSource      = "RefuseSource"
+	RowRefuseNamespace   = "RefuseNamespace"
+	RowRefuseCluster     = "RefuseDeletingCluster"
+	RowRefuseRelease     = "RefuseDeletingRelease"
+	RowRefuseElsewhere   = "RefuseForeignRelease"
+	RowRefuseUnsafe      = "RefuseUnsafeRelease"
+	RowRefuseNoSpec      = "RefuseNoSpec"
+	RowRefuseParked      = "RefuseParked"
+	RowRefuseVersion     = "RefuseVersion"
+	RowQueue             = "Queue"
+	RowStart             = "Start"
+	RowExpiredUntouched  = "ExpiredUntouched"
+	RowHoldJob           = "HoldJob"
+	RowCapture           = "Capture"
+	RowAbort             = "Abort"
+	RowAbortNamespace    = "AbortNamespace"
+	RowAbortRelease      = "AbortRelease"
+	RowAbortCluster      = "AbortCluster"
+	RowExpiredReversible = "ExpiredReversible"
+	RowRecapture         = "Recapture"
+	RowAnnounce          = "Announce"
+	RowProve             = "Prove"
+	RowPrepare           = "Prepare"
+	RowSafetyCopy        = "SafetyCopy"
+	RowIntendSuspend     = "IntendSuspend"
+	RowSuspend           = "Suspend"
+	RowFence             = "Fence"
+	RowIntendDelete      = "IntendDelete"
+	RowUnread            = "Unread"
+	RowGiveUp            = "GiveUp"
+	RowSuspendAgain      = "SuspendAgain"
+	RowDelete            = "Delete"
+	RowForeign           = "Foreign"
+	RowExpiredDeleting   = "ExpiredDeleting"
+	RowWaitGone          = "WaitGone"
+	RowRecreate          = "Recreate"
+	RowOwn               = "Own"
+	RowBootstrapFailed   = "BootstrapFailed"
+	RowWhole             = "Whole"
+	RowExpiredMismatch   = "ExpiredMismatch"
+	RowExpiredIncomplete = "ExpiredIncomplete"
+	RowExpiredNoQuorum   = "ExpiredNoQuorum"
+	RowWaitServing       = "WaitServing"
+	RowVerify            = "Verify"
+	RowWaitMembers       = "WaitMembers"
+)
+
+// Rows is the table of states, in the order in which they are tried.
+var Rows = concat(finalRows, untouchedRows, reversibleRows, deletedRows)
+
+func concat(parts ...[]Row) []Row {
+	var all []Row
+	for _, p := range parts {
+		all = append(all, p...)
+	}
+	return all
+}
+
+func do(a Action, reason, format string, args ...any) Decision {
+	return Decision{Verb: Do, Action: a, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+func intend(a Action, reason, format string, args ...any) Decision {
+	return Decision{Verb: Intend, Action: a, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+func wait(d time.Duration, reason, format string, args ...any) Decision {
+	return Decision{Verb: Wait, Recheck: d, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+func fail(reason, format string, args ...any) Decision {
+	return Decision{Verb: Fail, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// conclude records how the restore ends; undoing and reporting follow from the record.
+func conclude(o OutcomeFacts) Decision {
+	return Decision{Verb: Intend, Action: ActionConclude, Reason: o.Reason, Message: o.Message, Outcome: o}
+}
+
+// undone ends a restore that has not deleted anything: the release goes back to work.
+func undone(reason, format string, args ...any) Decision {
+	return conclude(OutcomeFacts{Reason: reason, Message: fmt.Sprintf(format, args...), Resume: true})
+}
+
+func terminal(s Seen) bool { return s.Job.Phase.Terminal() }
+func decided(s Seen) bool  { return s.Record != nil && s.Record.Outcome != nil }
+
+func start(s Seen) Decision {
+	d := intend(ActionStart, backupsv1alpha1.ReasonProgressing, "the restore has started")
+	if s.Request.SpecFrom != "" {
+		d.Message = fmt.Sprintf("the restore has started; the cluster's spec comes from: %s", s.Request.SpecFrom)
+	}
+	return d
+}

@@ -1,0 +1,148 @@
+package restorejob
+
+import (
+	"fmt"
+	"strings"
+
+	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+)
+
+// deletedRows apply from the recorded intent to delete on. There is no way back, so the deletion of the RestoreJob changes nothing here: the restore runs to
+// its end. The last row always applies.
+var deletedRows = []Row{
+	{RowUnread, func(s Seen) bool { return s.Record == nil }, unread},
+	{RowGiveUp, func(s Seen) bool { return s.Namespace.Terminating || s.releaseGoing() }, giveUp},
+	{RowSuspendAgain, func(s Seen) bool { return s.Release != nil && !s.held() }, suspend},
+	{RowDelete, func(s Seen) bool { return s.former() && s.Cluster.UID == s.Record.OldUID && !s.Cluster.Deleting }, deleteCluster},
+	{RowForeign, func(s Seen) bool { return s.former() && !s.Cluster.Deleting }, foreign},
+	{RowExpiredDeleting, func(s Seen) bool { return s.remains() && s.Expired() }, expiredDeleting},
+	{RowWaitGone, Seen.remains, waitGone},
+	{RowRecreate, func(s Seen) bool { return s.Cluster == nil }, recreate},
+	{RowOwn, func(s Seen) bool { return !s.Cluster.Owned }, own},
+	{RowBootstrapFailed, func(s Seen) bool { return s.Cluster.BootstrapFailed != "" }, bootstrapFailed},
+	{RowWhole, Seen.whole, whole},
+	{RowExpiredNoQuorum, func(s Seen) bool { return s.Expired() && s.Cluster.ClusterID == "" }, expiredNoQuorum},
+	{RowExpiredMismatch, func(s Seen) bool { return s.Expired() && s.wrong() != "" }, expiredMismatch},
+	{RowExpiredIncomplete, Seen.Expired, expiredIncomplete},
+	{RowVerify, Seen.complete, verify},
+	{RowWaitServing, func(s Seen) bool { return s.Cluster.ClusterID != "" && !s.Job.Serving && s.anyReady() }, waitServing},
+	{RowWaitMembers, func(Seen) bool { return true }, waitMembers},
+}
+
+// former tells that an EtcdCluster is there that this restore did not create.
+func (s Seen) former() bool { return s.Cluster != nil && !s.Cluster.Ours }
+
+// remains tells that something of an earlier cluster, or a cluster that goes away again, is in the way.
+func (s Seen) remains() bool {
+	if s.Cluster != nil {
+		return !s.Cluster.Ours || s.Cluster.Deleting
+	}
+	return len(s.Leftovers) > 0
+}
+
+func unread(Seen) Decision {
+	return wait(recheck, backupsv1alpha1.ReasonProgressing, "neither the request nor the record was read")
+}
+
+func giveUp(s Seen) Decision {
+	what := "the namespace"
+	if !s.Namespace.Terminating {
+		what = "the HelmRelease"
+	}
+	return conclude(OutcomeFacts{Reason: backupsv1alpha1.ReasonAborted, Resume: true, Message: fmt.Sprintf(
+		"%s was deleted: the former cluster is deleted and nothing is brought back; the Backup is still there", what)})
+}
+
+func deleteCluster(Seen) Decision {
+	return do(ActionDelete, backupsv1alpha1.ReasonDeleting, "deleting the EtcdCluster")
+}
+
+func foreign(s Seen) Decision {
+	o := OutcomeFacts{Reason: backupsv1alpha1.ReasonForeignCluster, Resume: s.latched(), Keep: true}
+	o.Message = "somebody else created an EtcdCluster after the former one was deleted, and it does not hold the restored data: delete it and create a new RestoreJob"
+	if !o.Resume {
+		o.Message += suspendedNote(s)
+	}
+	return conclude(o)
+}
+
+func expiredDeleting(s Seen) Decision {
+	return conclude(OutcomeFacts{Reason: backupsv1alpha1.ReasonDeadlineExceeded, Keep: true, Message: fmt.Sprintf(
+		"the former cluster is not gone after %s: %s. Remove what holds it and create a new RestoreJob for the same Backup%s", s.timeout(), s.remaining(), suspendedNote(s))})
+}
+
+func waitGone(s Seen) Decision {
+	return wait(recheck, backupsv1alpha1.ReasonWaitingForDeletion, "waiting until the former cluster is gone: %s", s.remaining())
+}
+
+func (s Seen) remaining() string {
+	parts := s.Leftovers
+	if s.Cluster != nil {
+		parts = append([]string{"EtcdCluster" + heldBy(s.Cluster.Finalizers)}, parts...)
+	}
+	return strings.Join(parts, "; ")
+}
+
+func recreate(Seen) Decision {
+	return do(ActionRecreate, backupsv1alpha1.ReasonRecreating, "recreating the EtcdCluster from the snapshot")
+}
+
+func bootstrapFailed(s Seen) Decision {
+	return conclude(OutcomeFacts{Reason: backupsv1alpha1.ReasonBootstrapFailed, Resume: s.latched(), Keep: !s.latched(), Message: fmt.Sprintf(
+		"the operator gave up on the first member for good: %s%s. %s", s.Cluster.BootstrapFailed, s.trouble(), remedy(s))})
+}
+
+func expiredNoQuorum(s Seen) Decision {
+	return conclude(OutcomeFacts{Reason: backupsv1alpha1.ReasonDeadlineExceeded, Keep: true, Message: fmt.Sprintf(
+		"no quorum formed within %s%s. %s", s.timeout(), s.trouble(), remedy(s))})
+}
+
+func expiredMismatch(s Seen) Decision {
+	return conclude(OutcomeFacts{Reason: backupsv1alpha1.ReasonDataMismatch, Resume: s.latched(), Message: fmt.Sprintf(
+		"the restored data are not as expected after %s: %s. The cluster was left as it is: check it, or create a new RestoreJob", s.timeout(), s.wrong())})
+}
+
+func expiredIncomplete(s Seen) Decision {
+	return conclude(OutcomeFacts{Reason: backupsv1alpha1.ReasonIncomplete, Resume: s.latched(), Message: fmt.Sprintf(
+		"the restored cluster serves but is not whole after %s: %s%s. It is kept, and its operator goes on", s.timeout(), s.progress(), s.trouble())})
+}
+
+func whole(s Seen) Decision {
+	return conclude(OutcomeFacts{Succeeded: true, Resume: true, Reason: backupsv1alpha1.ReasonSucceeded, Message: fmt.Sprintf(
+		"all %d members of cluster %s hold the same data at revision %d", s.Cluster.Replicas, s.Cluster.ClusterID, s.revision())})
+}
+
+func verify(s Seen) Decision {
+	missing := s.mismatch()
+	if missing == "" {
+		missing = "waiting for the members' answers"
+	}
+	return wait(recheckEtcd, backupsv1alpha1.ReasonVerifying, "%s", missing)
+}
+
+func waitServing(s Seen) Decision {
+	return wait(recheckEtcd, backupsv1alpha1.ReasonWaitingForMembers, "%s; waiting for the first answer", s.progress())
+}
+
+func waitMembers(s Seen) Decision {
+	return wait(recheck, backupsv1alpha1.ReasonWaitingForMembers, "%s%s", s.progress(), s.trouble())
+}
+
+func suspendedNote(s Seen) string {
+	if s.Release == nil {
+		return ""
+	}
+	return fmt.Sprintf("; HelmRelease %q stays suspended, as it would bring up an empty cluster", s.Release.Name)
+}
+
+// remedy says what remains to do where no cluster came up.
+func remedy(s Seen) string {
+	return "Delete the EtcdCluster and create a new RestoreJob; the captured spec is kept" + suspendedNote(s)
+}
+
+func (s Seen) trouble() string {
+	if s.SeedTrouble == "" {
+		return ""
+	}
+	return " (" + s.SeedTrouble + ")"
+}

@@ -1,0 +1,68 @@
+package restorejob
+
+import (
+	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+)
+
+// finalRows clean up behind a finished job, and carry out an outcome that is decided. The order matters: what the outside sees is put right before the
+// status says so, and the record goes last, since everything else can be found again with it.
+var finalRows = []Row{
+	{RowFinished, func(s Seen) bool { return terminal(s) && !s.holdsJob() }, nothing},
+	{RowForgetSuperseded, func(s Seen) bool {
+		return terminal(s) && decided(s) && s.Record.Outcome.Succeeded && s.Record.Superseded != ""
+	}, forgetSuperseded},
+	{RowForget, func(s Seen) bool { return terminal(s) && decided(s) && !s.Record.Outcome.Keep }, forget},
+	{RowLetGo, terminal, letGo},
+	{RowGone, func(s Seen) bool { return s.Job.Deleting && !s.holdsJob() && s.Record == nil }, nothing},
+	{RowPutBackDeadline, func(s Seen) bool { return decided(s) && s.ours() && !s.Cluster.Deleting && s.Cluster.DeadlineRaised }, putBackDeadline},
+	{RowDisown, func(s Seen) bool { return decided(s) && s.ours() && !s.Cluster.Deleting && !s.Cluster.Owned }, own},
+	{RowResume, func(s Seen) bool {
+		return decided(s) && s.Release != nil && s.Record.Outcome.Resume && (s.Release.Finalizer || s.Release.Marked)
+	}, resume},
+	{RowLeaveSuspended, func(s Seen) bool {
+		return decided(s) && s.Release != nil && !s.Record.Outcome.Resume && s.Release.Finalizer
+	}, leaveSuspended},
+	{RowSucceeded, func(s Seen) bool { return decided(s) && s.Record.Outcome.Succeeded }, succeeded},
+	{RowFailed, decided, failed},
+}
+
+// holdsJob tells that a finalizer that this controller has to remove keeps the RestoreJob.
+func (s Seen) holdsJob() bool { return s.Job.Finalizer || (s.Job.Deleting && s.Job.StockFinalizer) }
+
+func nothing(Seen) Decision { return Decision{Verb: Rest} }
+
+func forgetSuperseded(s Seen) Decision {
+	return do(ActionForgetSuperseded, backupsv1alpha1.ReasonSucceeded, "record %s is no longer needed", s.Record.Superseded)
+}
+
+func forget(Seen) Decision {
+	return do(ActionForget, backupsv1alpha1.ReasonSucceeded, "the restore's record is no longer needed")
+}
+
+func letGo(Seen) Decision {
+	return do(ActionLetGo, backupsv1alpha1.ReasonSucceeded, "the restore no longer holds its RestoreJob")
+}
+
+func putBackDeadline(Seen) Decision {
+	return do(ActionPutBackDeadline, backupsv1alpha1.ReasonResuming, "putting spec.progressDeadlineSeconds back")
+}
+
+func own(Seen) Decision {
+	return do(ActionOwn, backupsv1alpha1.ReasonRecreating, "giving the fields of the EtcdCluster back to their owners")
+}
+
+func resume(s Seen) Decision {
+	return do(ActionResume, backupsv1alpha1.ReasonResuming, "HelmRelease %q goes back to work", s.Release.Name)
+}
+
+func leaveSuspended(s Seen) Decision {
+	return do(ActionLeaveSuspended, backupsv1alpha1.ReasonManualActionRequired, "HelmRelease %q stays suspended", s.Release.Name)
+}
+
+func succeeded(s Seen) Decision {
+	return Decision{Verb: Succeed, Reason: s.Record.Outcome.Reason, Message: s.Record.Outcome.Message}
+}
+
+func failed(s Seen) Decision {
+	return fail(s.Record.Outcome.Reason, "%s", s.Record.Outcome.Message)
+}

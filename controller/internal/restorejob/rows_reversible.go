@@ -1,0 +1,98 @@
+package restorejob
+
+import (
+	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+)
+
+// reversibleRows apply from the capture to the recorded intent to delete. Each end among them resumes the release and leaves the live cluster as it was.
+var reversibleRows = []Row{
+	{RowAbort, func(s Seen) bool { return reversible(s) && s.Job.Deleting }, abort},
+	{RowAbortNamespace, func(s Seen) bool { return reversible(s) && s.Namespace.Terminating }, abortNamespace},
+	{RowAbortRelease, func(s Seen) bool { return reversible(s) && s.releaseGoing() }, abortRelease},
+	{RowAbortCluster, func(s Seen) bool { return reversible(s) && s.Cluster != nil && s.Cluster.Deleting }, abortCluster},
+	{RowExpiredReversible, func(s Seen) bool { return reversible(s) && s.Expired() }, expiredReversible},
+	{RowRecapture, func(s Seen) bool { return reversible(s) && s.stale() }, recapture},
+	{RowAnnounce, func(s Seen) bool { return reversible(s) && s.Job.Announced != s.Record.SHA256 }, announce},
+	{RowProve, func(s Seen) bool { return reversible(s) && !s.Gates.Proven }, prove},
+	{RowPrepare, func(s Seen) bool { return reversible(s) && !s.Gates.Prepared }, prepare},
+	{RowSafetyCopy, func(s Seen) bool { return reversible(s) && !s.Gates.SafetyCopied }, safetyCopy},
+	{RowIntendSuspend, func(s Seen) bool { return reversible(s) && s.Release != nil && !s.Record.SuspendIntended }, intendSuspend},
+	{RowSuspend, func(s Seen) bool { return reversible(s) && s.Release != nil && !s.held() }, suspend},
+	{RowFence, func(s Seen) bool { return reversible(s) && !s.Gates.Fenced }, fence},
+	{RowIntendDelete, reversible, intendDelete},
+}
+
+func reversible(s Seen) bool { return s.Record != nil && !decided(s) && !s.Record.DeleteIntended }
+
+// stale tells that the record no longer holds the live cluster: it was edited, replaced, created or removed since.
+func (s Seen) stale() bool {
+	if s.Cluster == nil {
+		return s.Record.OldUID != ""
+	}
+	return s.Cluster.UID != s.Record.OldUID || !s.Cluster.Captured
+}
+
+func abort(Seen) Decision {
+	return undone(backupsv1alpha1.ReasonAborted, "the RestoreJob was deleted before anything else was: the cluster was left as it is")
+}
+
+func abortNamespace(Seen) Decision {
+	return undone(backupsv1alpha1.ReasonAborted, "the namespace is being deleted: the restore stopped before it deleted anything")
+}
+
+func abortRelease(Seen) Decision {
+	return undone(backupsv1alpha1.ReasonAborted, "the HelmRelease was deleted: the restore stopped before it deleted anything")
+}
+
+// releaseGoing tells that the release, and with it the application, is being deleted or gone.
+func (s Seen) releaseGoing() bool {
+	if s.Release == nil {
+		return s.Record.HasRelease
+	}
+	return s.Release.Deleting
+}
+
+func abortCluster(s Seen) Decision {
+	return undone(backupsv1alpha1.ReasonClusterDeleting, "somebody else is deleting the EtcdCluster%s: the restore stopped before it deleted anything",
+		heldBy(s.Cluster.Finalizers))
+}
+
+func expiredReversible(s Seen) Decision {
+	return undone(backupsv1alpha1.ReasonDeadlineExceeded, "the restore did not come to the deletion within %s: the cluster was left as it is", s.timeout())
+}
+
+func recapture(Seen) Decision {
+	return intend(ActionCapture, backupsv1alpha1.ReasonCapturing, "the cluster was changed since it was captured: capturing it again")
+}
+
+func announce(s Seen) Decision {
+	return intend(ActionAnnounce, backupsv1alpha1.ReasonCapturing, "the cluster's spec is captured, sha256 %s", s.Record.SHA256)
+}
+
+func prove(Seen) Decision {
+	return do(ActionProve, backupsv1alpha1.ReasonVerifying, "verifying the artifact")
+}
+
+func prepare(Seen) Decision {
+	return do(ActionPrepare, backupsv1alpha1.ReasonVerifying, "preparing the artifact")
+}
+
+func safetyCopy(Seen) Decision {
+	return do(ActionSafetyCopy, backupsv1alpha1.ReasonSnapshotRunning, "taking a safety snapshot of the live cluster")
+}
+
+func intendSuspend(s Seen) Decision {
+	return intend(ActionIntendSuspend, backupsv1alpha1.ReasonSuspending, "suspending HelmRelease %q", s.Release.Name)
+}
+
+func suspend(s Seen) Decision {
+	return do(ActionSuspend, backupsv1alpha1.ReasonSuspending, "suspending HelmRelease %q", s.Release.Name)
+}
+
+func fence(Seen) Decision {
+	return do(ActionFence, backupsv1alpha1.ReasonSuspending, "fencing the creation of the EtcdCluster")
+}
+
+func intendDelete(Seen) Decision {
+	return intend(ActionIntendDelete, backupsv1alpha1.ReasonDeleting, "deleting the EtcdCluster")
+}

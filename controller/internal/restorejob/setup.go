@@ -1,0 +1,110 @@
+package restorejob
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+	etcdv1alpha2 "github.com/cozy-etcd/cozy-etcd/controller/api/etcdoperator/v1alpha2"
+	fluxv2 "github.com/cozy-etcd/cozy-etcd/controller/api/flux/v2"
+)
+
+// +kubebuilder:rbac:groups=backups.cozystack.io,resources=restorejobs,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=backups.cozystack.io,resources=restorejobs/status,verbs=patch
+// +kubebuilder:rbac:groups=backups.cozystack.io,resources=restorejobs/finalizers,verbs=update
+// +kubebuilder:rbac:groups=backups.cozystack.io,resources=backups,verbs=get
+// +kubebuilder:rbac:groups=backups.cozystack.io,resources=backupclasses,verbs=get;list;watch
+// +kubebuilder:rbac:groups=strategy.backups.cozystack.io,resources=etcds,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps.cozystack.io,resources=etcds,verbs=get
+// +kubebuilder:rbac:groups=etcd-operator.cozystack.io,resources=etcdclusters,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=etcd-operator.cozystack.io,resources=etcdmembers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=helm.toolkit.fluxcd.io,resources=helmreleases,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=pods;persistentvolumeclaims;services,verbs=get;list;watch
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+
+// watched are the kinds whose changes move a restore on, beside the RestoreJob itself. Only their metadata is cached: a pass reads the rest uncached.
+var watched = []schema.GroupVersionKind{
+	etcdv1alpha2.GroupVersion.WithKind("EtcdCluster"),
+	etcdv1alpha2.GroupVersion.WithKind("EtcdMember"),
+	corev1.SchemeGroupVersion.WithKind("Pod"),
+	corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"),
+	corev1.SchemeGroupVersion.WithKind("Service"),
+	policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
+	fluxv2.GroupVersion.WithKind("HelmRelease"),
+}
+
+// Metadata is an empty object of a kind whose metadata alone is watched; the manager's cache options name kinds by it.
+func Metadata(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{}
+	o.SetGroupVersionKind(kind)
+	return o
+}
+
+// SetupWithManager starts the watches. Kinds that the API server does not serve, such as Flux's where Helm is used by hand, are left out.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	b := ctrl.NewControllerManagedBy(mgr).Named("restorejob").
+		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, r.Concurrency)}).
+		For(&backupsv1alpha1.RestoreJob{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&backupsv1alpha1.RestoreJob{}, handler.EnqueueRequestsFromMapFunc(r.runningIn), builder.WithPredicates(ended()))
+	for _, kind := range watched {
+		_, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+		if meta.IsNoMatchError(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("look up kind %s: %w", kind.Kind, err)
+		}
+		b = b.WatchesMetadata(Metadata(kind), handler.EnqueueRequestsFromMapFunc(r.runningIn))
+	}
+	var inner reconcile.Reconciler = r
+	if r.Wrap != nil {
+		inner = r.Wrap(r)
+	}
+	return b.Complete(inner)
+}
+
+// ended lets through what frees the way for the next RestoreJob.
+func ended() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			was, ok := e.ObjectOld.(*backupsv1alpha1.RestoreJob)
+			is, ok2 := e.ObjectNew.(*backupsv1alpha1.RestoreJob)
+			return ok && ok2 && !was.Status.Phase.Terminal() && is.Status.Phase.Terminal()
+		},
+		DeleteFunc:  func(event.DeleteEvent) bool { return true },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// runningIn finds the jobs that an object's change may move on: those of its namespace that have not ended.
+func (r *Reconciler) runningIn(ctx context.Context, o client.Object) []reconcile.Request {
+	jobs := &backupsv1alpha1.RestoreJobList{}
+	if err := r.Client.List(ctx, jobs, client.InNamespace(o.GetNamespace())); err != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range jobs.Items {
+		if job := &jobs.Items[i]; !done(job) {
+			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: job.Namespace, Name: job.Name}})
+		}
+	}
+	return requests
+}
