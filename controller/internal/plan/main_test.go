@@ -1,0 +1,11 @@
+package plan
+
+import (
+	"os"
+	"testing"
+)
+
+func TestMain(m *testing.M) {
+	flipRow()
+	os.Exit(m.Run())
+}

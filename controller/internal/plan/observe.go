@@ -1,0 +1,110 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cozy-etcd/cozy-etcd/backupstrategy"
+	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+	etcdv1alpha2 "github.com/cozy-etcd/cozy-etcd/controller/api/etcdoperator/v1alpha2"
+	fluxv2 "github.com/cozy-etcd/cozy-etcd/controller/api/flux/v2"
+)
+
+// +kubebuilder:rbac:groups=backups.cozystack.io,resources=plans;backupjobs;restorejobs,verbs=get;list;watch
+// +kubebuilder:rbac:groups=etcd-operator.cozystack.io,resources=etcdclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=helm.toolkit.fluxcd.io,resources=helmreleases,verbs=get;list;watch
+
+// ConditionLastRun holds the last tick that was dealt with and how: its message begins with the tick in RFC 3339. It is the plan's memory.
+const ConditionLastRun = "LastRun"
+
+func (r *Reconciler) observe(ctx context.Context, plan *backupsv1alpha1.Plan) (Seen, error) {
+	s := Seen{
+		Now: r.Now(), Deleting: !plan.DeletionTimestamp.IsZero(), Ours: backupstrategy.IsEtcdApplication(plan.Spec.ApplicationRef),
+		Application: plan.Spec.ApplicationRef.Name,
+	}
+	if s.Deleting || !s.Ours {
+		return s, nil
+	}
+	ticks, err := parse(plan.Spec.Schedule)
+	if err != nil {
+		s.Schedule = err.Error()
+		return s, nil
+	}
+	handled := handledUpTo(plan)
+	s.Next, s.Due, s.Missed = ticks.after(s.Now), ticks.due(handled, s.Now), ticks.missed(handled, s.Now)
+	if !s.Due.IsZero() {
+		s.Job, s.Jitter = jobName(plan.Name, s.Due), ticks.jitter(plan.UID, s.Due)
+	}
+	if err := r.observeRuns(ctx, plan, &s); err != nil || s.Active != "" {
+		return s, err // a restore takes the cluster away for a while
+	}
+	s.Gone, err = r.gone(ctx, plan)
+	return s, err
+}
+
+// handledUpTo is the time up to which ticks are dealt with; those from before the plan's creation never were its own.
+func handledUpTo(plan *backupsv1alpha1.Plan) time.Time {
+	created := plan.CreationTimestamp.Time
+	c := meta.FindStatusCondition(plan.Status.Conditions, ConditionLastRun)
+	if c == nil {
+		return created
+	}
+	stamp, _, _ := strings.Cut(c.Message, " ")
+	last, err := time.Parse(time.RFC3339, stamp)
+	if err != nil || last.Before(created) {
+		return created
+	}
+	return last
+}
+
+// gone tells that nothing of the application is there.
+func (r *Reconciler) gone(ctx context.Context, plan *backupsv1alpha1.Plan) (bool, error) {
+	key := client.ObjectKey{Namespace: plan.Namespace, Name: plan.Spec.ApplicationRef.Name}
+	objects := []client.Object{&etcdv1alpha2.EtcdCluster{}}
+	if r.flux {
+		objects = append(objects, &fluxv2.HelmRelease{})
+	}
+	for _, o := range objects {
+		err := r.Get(ctx, key, o)
+		if err == nil {
+			return false, nil
+		}
+		if !apierrors.IsNotFound(err) {
+			return false, fmt.Errorf("look for application %s: %w", key, err)
+		}
+	}
+	return true, nil
+}
+
+// observeRuns looks for the job of the due tick and for runs that are under way: an earlier one of this plan, or a restore.
+func (r *Reconciler) observeRuns(ctx context.Context, plan *backupsv1alpha1.Plan, s *Seen) error {
+	var jobs backupsv1alpha1.BackupJobList
+	if err := r.List(ctx, &jobs, client.InNamespace(plan.Namespace)); err != nil {
+		return fmt.Errorf("list BackupJobs of %s: %w", plan.Namespace, err)
+	}
+	for i := range jobs.Items {
+		j := &jobs.Items[i]
+		switch {
+		case j.Name == s.Job:
+			s.JobExists = true
+		case j.Spec.PlanRef != nil && j.Spec.PlanRef.Name == plan.Name && !j.Status.Phase.Terminal() && j.DeletionTimestamp.IsZero():
+			s.Active = fmt.Sprintf("BackupJob %q", j.Name)
+		}
+	}
+	var restores backupsv1alpha1.RestoreJobList
+	if err := r.List(ctx, &restores, client.InNamespace(plan.Namespace)); err != nil {
+		return fmt.Errorf("list RestoreJobs of %s: %w", plan.Namespace, err)
+	}
+	for i := range restores.Items {
+		if st := restores.Items[i].Status; st.StartedAt != nil && !st.Phase.Terminal() {
+			s.Active = fmt.Sprintf("RestoreJob %q", restores.Items[i].Name)
+		}
+	}
+	return nil
+}
