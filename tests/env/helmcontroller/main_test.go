@@ -15,6 +15,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,8 +26,9 @@ import (
 )
 
 var (
-	flux *helmcontroller.Controller
-	cl   client.WithWatch
+	flux    *helmcontroller.Controller
+	cl      client.WithWatch
+	clients kubernetes.Interface
 )
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -45,6 +47,8 @@ func run(m *testing.M) int {
 	defer cluster.Stop()
 	must(cluster.InstallCRDs(ctx, "../crds"))
 	cl, err = client.NewWithWatch(cluster.Config, client.Options{Scheme: api.NewScheme()})
+	must(err)
+	clients, err = kubernetes.NewForConfig(cluster.Config)
 	must(err)
 	flux, err = helmcontroller.New(helmcontroller.Options{Config: cluster.Config, Charts: map[string]string{"demo": "testdata/demo"}, Log: logf})
 	must(err)
