@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,18 +29,24 @@ func (c *Cluster) InstallCRDs(ctx context.Context, dirs ...string) error {
 	if err != nil {
 		return err
 	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
 	for _, crd := range crds {
-		if err := applyCRD(ctx, client, crd); err != nil {
-			return fmt.Errorf("CRD %s: %w", crd.Name, err)
-		}
+		group.Go(func() error {
+			if err := applyCRD(ctx, client, crd); err != nil {
+				return fmt.Errorf("CRD %s: %w", crd.Name, err)
+			}
+			if err := awaitEstablished(ctx, client, crd.Name); err != nil {
+				return fmt.Errorf("CRD %s was not established: %w", crd.Name, err)
+			}
+			return nil
+		})
 	}
-	for _, crd := range crds {
-		if err := awaitEstablished(ctx, client, crd.Name); err != nil {
-			return fmt.Errorf("CRD %s was not established: %w", crd.Name, err)
-		}
-	}
-	return nil
+	return group.Wait()
 }
+
+// parallel keeps the API server's establishing loop busy without flooding it.
+const parallel = 8
 
 func readCRDs(dirs []string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	var all []*apiextensionsv1.CustomResourceDefinition
