@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/cozy-etcd/cozy-etcd/tests/env/etcdoperator"
 	"github.com/cozy-etcd/cozy-etcd/tests/env/front"
 	"github.com/cozy-etcd/cozy-etcd/tests/env/helm"
 	"github.com/cozy-etcd/cozy-etcd/tests/env/helmcontroller"
@@ -37,6 +38,9 @@ type Options struct {
 
 	KamajiMode kamaji.Mode // the generation of Kamaji to play
 
+	// Operator chooses which etcd-operator is played; its Config, Router, Bin and Dir are filled in.
+	Operator etcdoperator.Options
+
 	NoOperator, NoFlux, NoKamaji, NoCertManager, NoS3 bool
 }
 
@@ -50,12 +54,13 @@ type Env struct {
 	AuditLog   string       // path, empty without Options.Audit
 	Client     client.WithWatch
 
-	Kube   *kube.Cluster
-	S3     *s3.Server // nil with NoS3
-	Front  *front.Router
-	Helm   *helm.Client               // what a person does with the helm command
-	Flux   *helmcontroller.Controller // nil with NoFlux
-	Kamaji *kamaji.Controller         // nil with NoKamaji
+	Kube     *kube.Cluster
+	S3       *s3.Server // nil with NoS3
+	Front    *front.Router
+	Helm     *helm.Client               // what a person does with the helm command
+	Operator *etcdoperator.Operator     // nil with NoOperator
+	Flux     *helmcontroller.Controller // nil with NoFlux
+	Kamaji   *kamaji.Controller         // nil with NoKamaji
 
 	opts     Options
 	progress sync.Mutex

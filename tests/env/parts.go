@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cozy-etcd/cozy-etcd/tests/env/certmanager"
+	"github.com/cozy-etcd/cozy-etcd/tests/env/etcdoperator"
 	"github.com/cozy-etcd/cozy-etcd/tests/env/front"
 	"github.com/cozy-etcd/cozy-etcd/tests/env/helm"
 	"github.com/cozy-etcd/cozy-etcd/tests/env/helmcontroller"
@@ -100,6 +101,9 @@ func (e *Env) startCertManager(ctx context.Context) error {
 
 // startDoubles runs what plays the platform around us.
 func (e *Env) startDoubles(ctx context.Context) error {
+	if err := e.part("operator", !e.opts.NoOperator, func() error { return e.startOperator(ctx) }); err != nil {
+		return err
+	}
 	if err := e.part("flux", !e.opts.NoFlux, func() error { return e.startFlux(ctx) }); err != nil {
 		return err
 	}
@@ -120,6 +124,18 @@ func (e *Env) startKamaji(ctx context.Context) error {
 	}
 	e.stops.push(e.Kamaji.Stop)
 	return e.Kamaji.Start(ctx)
+}
+
+func (e *Env) startOperator(ctx context.Context) error {
+	o := e.opts.Operator
+	o.Config, o.Router, o.Bin, o.Dir = e.Config, e.Front, e.Bin, filepath.Join(e.Dir, "operator")
+	op, err := etcdoperator.Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	e.Operator = op
+	e.stops.push(op.Stop)
+	return nil
 }
 
 func (e *Env) startFlux(ctx context.Context) error {
