@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -28,8 +29,15 @@ import (
 	_ "github.com/cert-manager/cert-manager/pkg/issuer/ca"         // registers the issuer
 	_ "github.com/cert-manager/cert-manager/pkg/issuer/selfsigned" // registers the issuer
 	"github.com/go-logr/logr"
+	"google.golang.org/grpc/grpclog"
 	"k8s.io/klog/v2/textlogger"
 )
+
+// A package of the API server, which cert-manager imports, turns gRPC's log on for the whole process: every connection to an etcd member that is not up yet would be
+// a line on the terminal of whoever runs a test.
+func init() {
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, os.Stderr))
+}
 
 const module = "github.com/cert-manager/cert-manager"
 
