@@ -15,6 +15,7 @@ import (
 
 	"github.com/cozy-etcd/cozy-etcd/controller/api"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/guard"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/restorejob"
 )
 
 // leaderElectionID names the Lease in the controller's namespace.
@@ -39,9 +40,7 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       &stop,
 		Cache: cache.Options{
-			ByObject: map[client.Object]cache.ByObject{
-				&coordinationv1.Lease{}: {Field: fields.OneTermEqualSelector("metadata.name", guard.LeaseName)},
-			},
+			ByObject: cacheSelectors(),
 		},
 	})
 	if err != nil {
@@ -53,6 +52,13 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
 	return mgr, setup(mgr, o)
 }
 
+// cacheSelectors keep out of the cache what nobody reads.
+func cacheSelectors() map[client.Object]cache.ByObject {
+	selectors := restorejob.CacheSelectors()
+	selectors[&coordinationv1.Lease{}] = cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", guard.LeaseName)}
+	return selectors
+}
+
 // setup adds the guard and the reconcilers.
 func setup(mgr ctrl.Manager, o options) error {
 	g := &guard.Guard{Client: mgr.GetClient(), Events: mgr.GetEventRecorder("etcd-controller"), Now: time.Now}
@@ -62,5 +68,5 @@ func setup(mgr ctrl.Manager, o options) error {
 	if err := mgr.AddReadyzCheck("stock-driver", g.Check); err != nil {
 		return err
 	}
-	return nil
+	return setupRestores(mgr, o, g.Wrap)
 }

@@ -41,8 +41,12 @@ var (
 		Namespace: namespace, Name: "restore_duration_seconds", Help: "Time from the deletion of the old cluster until the restored one serves or is whole.",
 		Buckets: prometheus.ExponentialBuckets(1, 2, 12),
 	}, []string{"until"})
+	// OrphanedRecords is the number of restore records whose RestoreJob is gone.
+	OrphanedRecords = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "restore_records_orphaned", Help: "Records of restores whose RestoreJob is gone; each may be the last place of a cluster's spec.",
+	})
 )
 
 func init() {
-	ctrlmetrics.Registry.MustRegister(BackupJobs, BackupSeconds, LastBackup, PlanRunsSkipped, RestoreJobs, RestoreSeconds)
+	ctrlmetrics.Registry.MustRegister(BackupJobs, BackupSeconds, LastBackup, PlanRunsSkipped, RestoreJobs, RestoreSeconds, OrphanedRecords)
 }

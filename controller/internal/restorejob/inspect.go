@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	etcdv1alpha2 "github.com/cozy-etcd/cozy-etcd/controller/api/etcdoperator/v1alpha2"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/etcd"
 )
 
@@ -21,6 +24,17 @@ const (
 
 // TLSConfig gives the TLS configuration of a cluster's clients; nil means plaintext.
 type TLSConfig func(ctx context.Context, cluster *unstructured.Unstructured) (*tls.Config, error)
+
+// SecretTLS reads the TLS configuration from the Secrets that a cluster's spec names. Reader is uncached.
+func SecretTLS(reader client.Reader) TLSConfig {
+	return func(ctx context.Context, u *unstructured.Unstructured) (*tls.Config, error) {
+		cluster := &etcdv1alpha2.EtcdCluster{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, cluster); err != nil {
+			return nil, fmt.Errorf("read EtcdCluster %q: %w", u.GetName(), err)
+		}
+		return etcd.TLSFor(ctx, reader, cluster)
+	}
+}
 
 // ask asks every ready member for its state, and where the cluster looks whole for its hash at a revision that all of them have. What does not answer is a
 // fact, not an error.

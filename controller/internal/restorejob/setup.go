@@ -7,11 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -39,22 +39,21 @@ import (
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 
-// watched are the kinds whose changes move a restore on, beside the RestoreJob itself. Only their metadata is cached: a pass reads the rest uncached.
-var watched = []schema.GroupVersionKind{
-	etcdv1alpha2.GroupVersion.WithKind("EtcdCluster"),
-	etcdv1alpha2.GroupVersion.WithKind("EtcdMember"),
-	corev1.SchemeGroupVersion.WithKind("Pod"),
-	corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"),
-	corev1.SchemeGroupVersion.WithKind("Service"),
-	policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
-	fluxv2.GroupVersion.WithKind("HelmRelease"),
-}
+// Objects move a restore on, beside the RestoreJob itself, when they change. Of those whose content a pass reads uncached anyway, only the metadata is
+// cached.
+var (
+	watched         = []client.Object{&etcdv1alpha2.EtcdCluster{}, &etcdv1alpha2.EtcdMember{}, &fluxv2.HelmRelease{}}
+	watchedMetadata = []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.Service{}, &policyv1.PodDisruptionBudget{}}
+)
 
-// Metadata is an empty object of a kind whose metadata alone is watched; the manager's cache options name kinds by it.
-func Metadata(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
-	o := &metav1.PartialObjectMetadata{}
-	o.SetGroupVersionKind(kind)
-	return o
+// CacheSelectors keep the manager's cache from holding the metadata of every Pod, claim and Service there is: only what the etcd operator makes counts.
+func CacheSelectors() map[client.Object]cache.ByObject {
+	selector := labels.SelectorFromSet(labels.Set{etcdv1alpha2.LabelManagedBy: etcdv1alpha2.ManagedByOperator})
+	selectors := map[client.Object]cache.ByObject{}
+	for _, o := range watchedMetadata {
+		selectors[o] = cache.ByObject{Label: selector}
+	}
+	return selectors
 }
 
 // SetupWithManager starts the watches. Kinds that the API server does not serve, such as Flux's where Helm is used by hand, are left out.
@@ -63,21 +62,40 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, r.Concurrency)}).
 		For(&backupsv1alpha1.RestoreJob{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&backupsv1alpha1.RestoreJob{}, handler.EnqueueRequestsFromMapFunc(r.runningIn), builder.WithPredicates(ended()))
-	for _, kind := range watched {
-		_, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-		if meta.IsNoMatchError(err) {
-			continue
-		}
+	enqueue := handler.EnqueueRequestsFromMapFunc(r.runningIn)
+	for _, o := range watched {
+		there, err := served(mgr, o)
 		if err != nil {
-			return fmt.Errorf("look up kind %s: %w", kind.Kind, err)
+			return err
 		}
-		b = b.WatchesMetadata(Metadata(kind), handler.EnqueueRequestsFromMapFunc(r.runningIn))
+		if there {
+			b = b.Watches(o, enqueue)
+		}
+	}
+	for _, o := range watchedMetadata {
+		b = b.WatchesMetadata(o, enqueue)
 	}
 	var inner reconcile.Reconciler = r
 	if r.Wrap != nil {
 		inner = r.Wrap(r)
 	}
 	return b.Complete(inner)
+}
+
+// served tells whether the API server has an object's kind.
+func served(mgr ctrl.Manager, o client.Object) (bool, error) {
+	kind, err := mgr.GetClient().GroupVersionKindFor(o)
+	if err != nil {
+		return false, err
+	}
+	_, err = mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look up kind %s: %w", kind.Kind, err)
+	}
+	return true, nil
 }
 
 // ended lets through what frees the way for the next RestoreJob.

@@ -2,6 +2,7 @@ package restorejob
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/cozy-etcd/cozy-etcd/backupstrategy"
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+	fluxv2 "github.com/cozy-etcd/cozy-etcd/controller/api/flux/v2"
 	strategyv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/strategy/v1alpha1"
 	"github.com/cozy-etcd/cozy-etcd/controller/fault"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/record"
@@ -58,7 +60,7 @@ func (s StrategySources) Source(ctx context.Context, backup *backupsv1alpha1.Bac
 	}, nil
 }
 
-// application reads the application that templates see. Where Cozystack's API does not serve it, the release itself stands for it.
+// application reads the application that templates see. Where Cozystack's API does not serve it, the release stands for it with its values.
 func (s StrategySources) application(ctx context.Context, backup *backupsv1alpha1.Backup) (map[string]any, error) {
 	ref := backup.Spec.ApplicationRef
 	u := &unstructured.Unstructured{}
@@ -68,7 +70,26 @@ func (s StrategySources) application(ctx context.Context, backup *backupsv1alpha
 	case err == nil:
 		return u.Object, nil
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-		return backupstrategy.Application(ref, backup.Namespace, nil), nil
+		values, err := s.releaseValues(ctx, types.NamespacedName{Namespace: backup.Namespace, Name: ref.Name})
+		return backupstrategy.Application(ref, backup.Namespace, values), err
 	}
 	return nil, fmt.Errorf("read application %q: %w", ref.Name, err)
+}
+
+func (s StrategySources) releaseValues(ctx context.Context, name types.NamespacedName) (map[string]any, error) {
+	release := &fluxv2.HelmRelease{}
+	err := s.Reader.Get(ctx, name, release)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read HelmRelease %s: %w", name, err)
+	}
+	var values map[string]any
+	if release.Spec.Values != nil {
+		if err := json.Unmarshal(release.Spec.Values.Raw, &values); err != nil {
+			return nil, fmt.Errorf("HelmRelease %s: spec.values: %w", name, err)
+		}
+	}
+	return values, nil
 }

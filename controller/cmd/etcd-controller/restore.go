@@ -1,0 +1,38 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/etcd"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/record"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/restorejob"
+)
+
+// setupRestores adds the reconciler of RestoreJobs and the look-out for records that no job belongs to.
+func setupRestores(mgr ctrl.Manager, o options, wrap func(reconcile.Reconciler) reconcile.Reconciler) error {
+	records := &record.Store{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Namespace: o.namespace}
+	r := &restorejob.Reconciler{
+		Client:        mgr.GetClient(),
+		Reader:        mgr.GetAPIReader(),
+		Records:       records,
+		Sources:       restorejob.StrategySources{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()},
+		Dialer:        etcd.NetDialer{Resolve: o.resolve},
+		TLS:           restorejob.SecretTLS(mgr.GetAPIReader()),
+		Events:        mgr.GetEventRecorder("etcd-controller"),
+		Now:           time.Now,
+		RestoreMinors: o.minors(),
+		Wrap:          wrap,
+		Concurrency:   o.concurrency,
+	}
+	if err := r.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("set up RestoreJobs: %w", err)
+	}
+	if err := mgr.Add(&record.Sweeper{Store: records, Jobs: mgr.GetAPIReader()}); err != nil {
+		return fmt.Errorf("set up the look-out for left-over records: %w", err)
+	}
+	return nil
+}
