@@ -121,6 +121,40 @@ const (
 	ReasonRestoredRevisionServed = "RestoredRevisionServed"
 )
 
+// Reasons about an object store.
+const (
+	ReasonObjectNotFound      = "ObjectNotFound"
+	ReasonObjectForbidden     = "ObjectForbidden"
+	ReasonObjectChanged       = "ObjectChanged"
+	ReasonBucketNotFound      = "BucketNotFound"
+	ReasonListBucketForbidden = "ListBucketForbidden"
+	ReasonCredentialsRejected = "CredentialsRejected"
+	ReasonStoreUnavailable    = "StoreUnavailable"
+	ReasonStoreUntrusted      = "StoreUntrusted"
+	ReasonStoreRefused        = "StoreRefused"
+)
+
+// Reasons about what is in an artifact, and about making a copy of it ready.
+const (
+	ReasonArtifactSizeMismatch     = "ArtifactSizeMismatch"
+	ReasonArtifactTruncated        = "ArtifactTruncated"
+	ReasonArtifactChecksumMismatch = "ArtifactChecksumMismatch"
+	ReasonArtifactHashMismatch     = "ArtifactHashMismatch"
+	ReasonArtifactBroken           = "ArtifactBroken"
+	ReasonScratchTooSmall          = "ScratchTooSmall"
+	ReasonScratchUnusable          = "ScratchUnusable"
+	ReasonToolMissing              = "ToolMissing"
+	ReasonPrepareFailed            = "PrepareFailed"
+)
+
+// Reasons why a snapshot does not fit a cluster. A version that does not fit is VersionUnsupported.
+const (
+	ReasonQuotaTooSmall  = "QuotaTooSmall"
+	ReasonVolumeTooSmall = "VolumeTooSmall"
+	ReasonAuthMismatch   = "AuthMismatch"
+	ReasonPasswordWrong  = "PasswordWrong"
+)
+
 // Reasons of a Plan.
 const (
 	ReasonScheduled       = "Scheduled"
