@@ -2,12 +2,14 @@ package env
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,29 +30,16 @@ func bare(name string) Options {
 	return Options{Name: name, NoOperator: true, NoFlux: true, NoKamaji: true}
 }
 
+// TestTwoAtOnce uses two environments that started side by side for all that can be seen in a healthy one.
 func TestTwoAtOnce(t *testing.T) {
-	type result struct {
-		env *Env
-		err error
-	}
-	results := make(chan result, 2)
-	for i := range 2 {
-		go func() {
-			e, err := Start(t.Context(), bare(fmt.Sprintf("twin-%d", i)))
-			results <- result{e, err}
-		}()
-	}
-	var envs []*Env
-	for range 2 {
-		r := <-results
-		require.NoError(t, r.err)
-		t.Cleanup(r.env.Stop)
-		envs = append(envs, r.env)
-	}
-	require.NoError(t, envs[0].Namespace(t.Context(), "only-here"))
-	err := envs[1].Client.Get(t.Context(), client.ObjectKey{Name: "only-here"}, &corev1.Namespace{})
-	require.True(t, apierrors.IsNotFound(err), "the environments share nothing: %v", err)
-	for _, e := range envs {
+	plain, whole := startBoth(t, bare("plain"), Options{Name: "whole"})
+	t.Run("share nothing", func(t *testing.T) { sharesNothing(t, plain, whole) })
+	t.Run("CA issuer", func(t *testing.T) { issuesFromCA(t, plain) })
+	t.Run("cascade", func(t *testing.T) { cascades(t, plain) })
+	t.Run("S3", func(t *testing.T) { storesObjects(t, plain) })
+	t.Run("Helm", func(t *testing.T) { runsHelm(t, plain) })
+	t.Run("tenant", func(t *testing.T) { tenantComesUp(t, whole) })
+	for _, e := range []*Env{plain, whole} {
 		addrs := []string{e.Kube.Address(), strings.TrimPrefix(e.S3.Endpoint, "http://"), e.Front.Addr()}
 		e.Stop()
 		e.Stop()
@@ -62,14 +51,27 @@ func TestTwoAtOnce(t *testing.T) {
 	require.Empty(t, children(t))
 }
 
-func TestPlatform(t *testing.T) {
-	e, err := Start(t.Context(), bare("platform"))
-	require.NoError(t, err)
-	t.Cleanup(e.Stop)
-	t.Run("CA issuer", func(t *testing.T) { issuesFromCA(t, e) })
-	t.Run("cascade", func(t *testing.T) { cascades(t, e) })
-	t.Run("S3", func(t *testing.T) { storesObjects(t, e) })
-	t.Run("Helm", func(t *testing.T) { runsHelm(t, e) })
+func startBoth(t *testing.T, options ...Options) (a, b *Env) {
+	envs, errs := make([]*Env, len(options)), make([]error, len(options))
+	var wg sync.WaitGroup
+	for i, o := range options {
+		wg.Go(func() {
+			began := time.Now()
+			if envs[i], errs[i] = Start(t.Context(), o); errs[i] == nil {
+				t.Cleanup(envs[i].Stop)
+				t.Logf("environment %s is up after %s", o.Name, time.Since(began).Round(time.Millisecond))
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+	return envs[0], envs[1]
+}
+
+func sharesNothing(t *testing.T, a, b *Env) {
+	require.NoError(t, a.Namespace(t.Context(), "only-here"))
+	err := b.Client.Get(t.Context(), client.ObjectKey{Name: "only-here"}, &corev1.Namespace{})
+	require.True(t, apierrors.IsNotFound(err), "%v", err)
 }
 
 func issuesFromCA(t *testing.T, e *Env) {
@@ -191,6 +193,7 @@ func TestFailedStartNamesThePart(t *testing.T) {
 	} {
 		t.Run(part, func(t *testing.T) {
 			o := bare("broken")
+			o.NoCertManager = true
 			o.Bin = binWithout(t, file)
 			_, err := Start(t.Context(), o)
 			require.ErrorContains(t, err, fmt.Sprintf("part %q did not start", part))

@@ -55,6 +55,16 @@ func TLSFromDataStore(ctx context.Context, c client.Reader, name, commonName str
 	return cfg, ds.Spec.Endpoints, err
 }
 
+// PEMFromDataStore is what a tenant's API server gets as files: the authority, and a fresh certificate for the common name with its key.
+func PEMFromDataStore(ctx context.Context, c client.Reader, name, commonName string) (ca, cert, key []byte, err error) {
+	_, authority, err := liveAuthority(ctx, c, name)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	cert, key, err = authority.issue(commonName)
+	return authority.pem, cert, key, err
+}
+
 // ClientWithoutCertificate trusts the DataStore's authority and presents nothing; an etcd with client authentication refuses it.
 func ClientWithoutCertificate(ctx context.Context, c client.Reader, name string, resolve Resolve) (*clientv3.Client, error) {
 	ds, ca, err := liveAuthority(ctx, c, name)

@@ -19,7 +19,13 @@ rules:
 - level: Metadata
 `
 
-func (c *Cluster) startAPIServer(ctx context.Context, etcd *Etcd) error {
+// RestartAPIServer kills the API server, as a crash would, and starts it again on its port. Watches break; objects stay.
+func (c *Cluster) RestartAPIServer(ctx context.Context) error {
+	c.apiserver.Kill()
+	return c.startAPIServer(ctx)
+}
+
+func (c *Cluster) startAPIServer(ctx context.Context) error {
 	path, err := Binary(c.opts.Bin, "kube-apiserver")
 	if err != nil {
 		return err
@@ -28,13 +34,13 @@ func (c *Cluster) startAPIServer(ctx context.Context, etcd *Etcd) error {
 	if err != nil {
 		return err
 	}
-	args := append(c.apiServerArgs(), etcd.args()...)
+	args := append(c.apiServerArgs(), c.etcd.args()...)
 	if c.opts.Audit {
 		c.AuditLog = filepath.Join(c.opts.Dir, "audit.log")
 		args = append(args, "--audit-log-path="+c.AuditLog, "--audit-policy-file="+filepath.Join(c.pki, "audit.yaml"), "--audit-log-maxsize=0")
 	}
-	_, err = c.run(ctx, process.Spec{
-		Name: "kube-apiserver", Path: path, Args: args, StartTimeout: 2 * time.Minute,
+	c.apiserver, err = process.Start(ctx, process.Spec{
+		Name: "kube-apiserver", Path: path, Dir: c.opts.Dir, Args: args, StartTimeout: 2 * time.Minute,
 		Ready: func(ctx context.Context) error { return get(ctx, client, c.Config.Host+"/readyz") },
 	})
 	return err

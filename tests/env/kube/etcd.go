@@ -17,22 +17,23 @@ type Etcd struct {
 }
 
 // startEtcd runs an etcd that never syncs its disk: it lives as long as the environment.
-func (c *Cluster) startEtcd(ctx context.Context) (*Etcd, error) {
+func (c *Cluster) startEtcd(ctx context.Context) error {
 	path, err := EtcdBinary(c.opts.Bin)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	client, err := c.reserve()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	peer, err := c.reserve()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	clientURL, peerURL := "http://"+ports.Join(client), "http://"+ports.Join(peer)
-	_, err = c.run(ctx, process.Spec{
-		Name: "kube-etcd", Path: path,
+	c.etcd = &Etcd{Endpoints: clientURL}
+	c.store, err = process.Start(ctx, process.Spec{
+		Name: "kube-etcd", Path: path, Dir: c.opts.Dir,
 		Args: []string{
 			"--name=kube", "--data-dir=" + filepath.Join(c.opts.Dir, "kube-etcd"),
 			"--listen-client-urls=" + clientURL, "--advertise-client-urls=" + clientURL,
@@ -43,5 +44,5 @@ func (c *Cluster) startEtcd(ctx context.Context) (*Etcd, error) {
 		},
 		Ready: func(ctx context.Context) error { return get(ctx, http.DefaultClient, clientURL+"/readyz") },
 	})
-	return &Etcd{Endpoints: clientURL}, err
+	return err
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -34,12 +35,15 @@ type Cluster struct {
 	Kubeconfig string       // path of the same administrator's kubeconfig
 	AuditLog   string       // path, empty without Options.Audit
 
-	opts     Options
-	pki      string
-	port     int
-	reserved []int
-	children []*process.Process
-	manager  *process.Process
+	opts      Options
+	pki       string
+	port      int
+	reserved  []int
+	etcd      *Etcd
+	store     *process.Process // nil with a foreign etcd
+	apiserver *process.Process
+	manager   *process.Process // nil before StartControllers
+	stopOnce  sync.Once
 }
 
 // Start brings up etcd and the API server and returns when /readyz says ok. A failed start leaves nothing running.
@@ -64,22 +68,23 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.writeIdentity(); err != nil {
 		return fmt.Errorf("certificates: %w", err)
 	}
-	etcd := c.opts.Etcd
-	if etcd == nil {
-		if etcd, err = c.startEtcd(ctx); err != nil {
+	c.etcd = c.opts.Etcd
+	if c.etcd == nil {
+		if err := c.startEtcd(ctx); err != nil {
 			return err
 		}
 	}
-	return c.startAPIServer(ctx, etcd)
+	return c.startAPIServer(ctx)
 }
 
-// Stop ends every child at once: nothing that they hold is kept.
-func (c *Cluster) Stop() {
-	if c.manager != nil {
-		c.manager.Kill()
-	}
-	for i := len(c.children) - 1; i >= 0; i-- {
-		c.children[i].Kill()
+// Stop ends every child at once: nothing that they hold is kept. It may be called more than once.
+func (c *Cluster) Stop() { c.stopOnce.Do(c.stop) }
+
+func (c *Cluster) stop() {
+	for _, child := range []*process.Process{c.manager, c.apiserver, c.store} {
+		if child != nil {
+			child.Kill()
+		}
 	}
 	ports.Release(c.reserved...)
 }
@@ -93,17 +98,6 @@ func (c *Cluster) reserve() (int, error) {
 		c.reserved = append(c.reserved, port)
 	}
 	return port, err
-}
-
-// run starts a child that Stop ends.
-func (c *Cluster) run(ctx context.Context, spec process.Spec) (*process.Process, error) {
-	spec.Dir = c.opts.Dir
-	p, err := process.Start(ctx, spec)
-	if err != nil {
-		return nil, err
-	}
-	c.children = append(c.children, p)
-	return p, nil
 }
 
 // writeIdentity makes the CA, the server's certificate, the key for service account tokens and the two administrators.
