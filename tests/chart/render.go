@@ -3,6 +3,7 @@ package chart
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -76,7 +77,7 @@ func decode(manifests string) ([]*unstructured.Unstructured, error) {
 	for {
 		object := &unstructured.Unstructured{}
 		err := decoder.Decode(object)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return objects, nil
 		}
 		if err != nil {
