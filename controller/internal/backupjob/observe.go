@@ -53,7 +53,7 @@ func (r *Reconciler) observe(ctx context.Context, job *backupsv1alpha1.BackupJob
 	if err := r.observeClass(ctx, job, &o); err != nil || !o.seen.started() || o.seen.Resolution.State != Resolved {
 		return o, err
 	}
-	if err := r.observeApplication(ctx, job, &o); err != nil || !o.seen.Application.Supported || !o.seen.Cluster.Found || o.seen.Destination != nil {
+	if err := r.observeApplication(ctx, job, &o); err != nil || !o.seen.reachable() {
 		return o, err
 	}
 	if err := r.observeMembers(ctx, job, &o); err != nil || !o.seen.Cluster.Quorum.CanServe() {

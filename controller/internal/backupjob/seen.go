@@ -139,6 +139,11 @@ func (s Seen) bootstrapping() bool { return s.Now.Before(s.Job.StartedAt.Add(s.L
 // following tells that the run is past the creation of its snapshot.
 func (s Seen) following() bool { return s.Snapshot.Requested || s.Snapshot.Exists }
 
+// reachable tells that there is a cluster to look at and a place to store its snapshot.
+func (s Seen) reachable() bool {
+	return s.Application.Supported && !s.Application.Gone && s.Cluster.Found && s.Destination == nil
+}
+
 func (s Seen) complete() bool {
 	return s.Snapshot.Exists && s.Snapshot.Ours && s.Snapshot.Phase == etcdv1alpha2.SnapshotComplete
 }
