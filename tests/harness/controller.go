@@ -35,6 +35,7 @@ type Platform struct {
 	Root   string
 	Binary string
 
+	token      string
 	kubeconfig string
 	mu         sync.Mutex
 	starts     int
@@ -77,13 +78,24 @@ func (p *Platform) writeKubeconfig(ctx context.Context) error {
 	if err := p.Client.SubResource("token").Create(ctx, account, request); err != nil {
 		return fmt.Errorf("token of the controller's ServiceAccount: %w", err)
 	}
+	p.token = request.Status.Token
+	p.kubeconfig = filepath.Join(p.Dir, "controller.kubeconfig")
+	return p.write(p.kubeconfig, &clientcmdapi.Cluster{Server: p.Config.Host, CertificateAuthorityData: p.Config.CAData, CertificateAuthority: p.Config.CAFile})
+}
+
+// KubeconfigVia writes a kubeconfig of the controller's identity that goes through a proxy on loopback. Its path is for --kubeconfig.
+func (p *Platform) KubeconfigVia(url string) (string, error) {
+	file := filepath.Join(p.Dir, "controller-via-proxy.kubeconfig")
+	return file, p.write(file, &clientcmdapi.Cluster{Server: url})
+}
+
+func (p *Platform) write(file string, cluster *clientcmdapi.Cluster) error {
 	k := clientcmdapi.NewConfig()
-	k.Clusters["env"] = &clientcmdapi.Cluster{Server: p.Config.Host, CertificateAuthorityData: p.Config.CAData, CertificateAuthority: p.Config.CAFile}
-	k.AuthInfos["controller"] = &clientcmdapi.AuthInfo{Token: request.Status.Token}
+	k.Clusters["env"] = cluster
+	k.AuthInfos["controller"] = &clientcmdapi.AuthInfo{Token: p.token}
 	k.Contexts["env"] = &clientcmdapi.Context{Cluster: "env", AuthInfo: "controller", Namespace: SystemNamespace}
 	k.CurrentContext = "env"
-	p.kubeconfig = filepath.Join(p.Dir, "controller.kubeconfig")
-	return clientcmd.WriteToFile(*k, p.kubeconfig)
+	return clientcmd.WriteToFile(*k, file)
 }
 
 // Controller is the running child.
