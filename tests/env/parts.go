@@ -143,7 +143,7 @@ func (e *Env) startFlux(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	charts := map[string]string{"etcd": filepath.Join(root, "charts", "etcd")}
+	charts := map[string]string{"etcd": filepath.Join(root, "charts", "etcd"), "charts/etcd": filepath.Join(root, "charts", "etcd")}
 	for name, path := range e.opts.Charts {
 		charts[name] = path
 	}

@@ -68,5 +68,8 @@ func setup(mgr ctrl.Manager, o options) error {
 	if err := mgr.AddReadyzCheck("stock-driver", g.Check); err != nil {
 		return err
 	}
+	if err := setupBackups(mgr, o, g.Wrap); err != nil {
+		return err
+	}
 	return setupRestores(mgr, o, g.Wrap)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/backupjob"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/etcd"
 )
 
@@ -23,6 +24,7 @@ type options struct {
 	clusterDomain  string
 	resolve        etcd.Resolver
 	concurrency    int
+	maxSnapshots   int
 }
 
 func (o *options) register(fs *flag.FlagSet) {
@@ -31,10 +33,11 @@ func (o *options) register(fs *flag.FlagSet) {
 	fs.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "where /healthz and /readyz are served")
 	fs.BoolVar(&o.leaderElect, "leader-elect", true, "run the controllers only while holding the Lease; needed as soon as there is a second replica")
 	fs.BoolVar(&o.plans, "plans", true, "create BackupJobs for Plans; false leaves Plans to Cozystack's backup-controller")
-	fs.DurationVar(&o.backupDeadline, "backup-deadline", 45*time.Minute, "a BackupJob fails this long after its start, whatever it waits for")
+	fs.DurationVar(&o.backupDeadline, "backup-deadline", backupjob.DefaultDeadline, "a BackupJob fails this long after its start, whatever it waits for")
 	fs.StringVar(&o.restoreMinors, "operator-restore-minors", "3.6", "comma-separated etcd minors that the running etcd-operator can restore; others are refused before anything is touched")
 	fs.StringVar(&o.clusterDomain, "cluster-domain", "cluster.local", "the cluster's DNS domain")
 	fs.Var(&o.resolve, "etcd-resolve", "PATTERN=HOST:PORT, repeatable: connect there for etcd hosts that match, and still verify the certificate against the host name; for port-forwards and tests")
+	fs.IntVar(&o.maxSnapshots, "max-running-snapshots", backupjob.DefaultMaxRunning, "snapshots under way at once, over all namespaces")
 	fs.IntVar(&o.concurrency, "concurrency", 4, "reconciles of one kind that run at once")
 }
 

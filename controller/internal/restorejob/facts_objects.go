@@ -1,6 +1,8 @@
 package restorejob
 
 import (
+	"strings"
+
 	"fmt"
 	"time"
 
@@ -21,7 +23,8 @@ func clusterFacts(u *unstructured.Unstructured, job types.UID) *ClusterFacts {
 		UID: string(u.GetUID()), Deleting: u.GetDeletionTimestamp() != nil, Finalizers: u.GetFinalizers(), CreatedAt: u.GetCreationTimestamp().Time,
 		Ours: u.GetAnnotations()[backupsv1alpha1.AnnotationRestoredBy] == string(job),
 	}
-	f.ClusterID, _, _ = unstructured.NestedString(u.Object, "status", "clusterID")
+	id, _, _ := unstructured.NestedString(u.Object, "status", "clusterID")
+	f.ClusterID = strings.TrimLeft(id, "0") // as etcd's own answer is written; an operator may pad it
 	f.Replicas, _ = number(u.Object, "spec", "replicas")
 	f.ReadyMembers, _ = number(u.Object, "status", "readyMembers")
 	f.Reconciled, f.BootstrapFailed = clusterConditions(u)
