@@ -214,14 +214,14 @@ func drop(obj client.Object) {
 
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
-	var err error
-	require.Eventually(t, func() bool { err = check(); return err == nil }, 20*time.Second, 50*time.Millisecond, "last: %v", lazy{&err})
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	err := check()
+	for end := time.Now().Add(20 * time.Second); err != nil && time.Now().Before(end); err = check() {
+		<-tick.C
+	}
+	require.NoError(t, err)
 }
-
-// lazy prints the error that is there when the message is printed.
-type lazy struct{ err *error }
-
-func (l lazy) String() string { return fmt.Sprint(*l.err) }
 
 func (s *tenancy) pods(t *testing.T, tenant string) []corev1.Pod {
 	t.Helper()
