@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -66,6 +67,9 @@ func (c clusters) discover(ctx context.Context, p *picture) (ctrl.Result, error)
 		setCondition(p.cluster, etcdv1alpha2.ConditionProgressing, true, etcdv1alpha2.ReasonWaitingForSeed, fmt.Sprintf("seed member %q has no Pod yet", seed.Name))
 		return c.soon(), c.save(ctx, p)
 	}
+	if meta.FindStatusCondition(p.cluster.Status.Conditions, etcdv1alpha2.ConditionAvailable) == nil {
+		return c.unreachable(ctx, p) // a Pod just made does not answer yet
+	}
 	var id uint64
 	err := c.withEtcd(ctx, p.cluster, []etcdv1alpha2.EtcdMember{*seed}, func(ctx context.Context, etcd *clientv3.Client) error {
 		list, err := etcd.MemberList(ctx)
@@ -80,14 +84,18 @@ func (c clusters) discover(ctx context.Context, p *picture) (ctrl.Result, error)
 	})
 	mutant := c.opts.Mutant == AvailableOnlyWhenWhole
 	if err != nil {
-		// A refused connection and an endless one look the same after the real operator's five seconds.
-		setCondition(p.cluster, etcdv1alpha2.ConditionAvailable, false, etcdv1alpha2.ReasonClusterUnreachable, "MemberList failed: context deadline exceeded")
-		return c.soon(), c.save(ctx, p)
+		return c.unreachable(ctx, p)
 	}
 	p.cluster.Status.ClusterID = fmt.Sprintf("%016x", id)
 	if !mutant {
 		setCondition(p.cluster, etcdv1alpha2.ConditionAvailable, true, etcdv1alpha2.ReasonClusterDiscovered, fmt.Sprintf("etcd cluster %016x discovered", id))
 	}
+	return c.soon(), c.save(ctx, p)
+}
+
+// unreachable says what the real operator says after its five seconds, whether a connection is refused or endless.
+func (c clusters) unreachable(ctx context.Context, p *picture) (ctrl.Result, error) {
+	setCondition(p.cluster, etcdv1alpha2.ConditionAvailable, false, etcdv1alpha2.ReasonClusterUnreachable, "MemberList failed: context deadline exceeded")
 	return c.soon(), c.save(ctx, p)
 }
 

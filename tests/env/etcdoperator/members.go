@@ -168,15 +168,14 @@ func (r members) report(ctx context.Context, m *etcdv1alpha2.EtcdMember, pod *co
 	s.PodName, s.PodUID, s.Replicas = pod.Name, string(pod.UID), 1
 	s.Selector = etcdv1alpha2.LabelCluster + "=" + m.Spec.ClusterName + "," + etcdv1alpha2.LabelComponent + "=" + m.Name
 	cluster := &etcdv1alpha2.EtcdCluster{}
-	undiscovered := false
+	held := false
 	if podReady(pod) {
 		err := r.client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, cluster)
-		// The cluster is discovered before its seed is seen ready, unless it has been given up.
-		undiscovered = err == nil && m.Spec.Bootstrap && cluster.Status.ClusterID == "" && !givenUp(cluster)
+		held = err == nil && r.tooEarly(ctx, cluster, m)
 	}
-	if !podReady(pod) || undiscovered {
+	if !podReady(pod) || held {
 		meta.SetStatusCondition(&s.Conditions, condition(m.Generation, etcdv1alpha2.ConditionReady, false, etcdv1alpha2.ReasonPodNotReady, "pod phase: "+string(pod.Status.Phase)))
-		return undiscovered
+		return held
 	}
 	known := r.ask(ctx, cluster, m)
 	meta.SetStatusCondition(&s.Conditions, condition(m.Generation, etcdv1alpha2.ConditionReady, true, etcdv1alpha2.ReasonPodReady, "etcd member is ready"))
@@ -187,6 +186,20 @@ func (r members) report(ctx context.Context, m *etcdv1alpha2.EtcdMember, pod *co
 		meta.RemoveStatusCondition(&s.Conditions, etcdv1alpha2.ConditionVersionDrifted)
 	}
 	return !known
+}
+
+// tooEarly keeps the order that slow probes give the real operator: the cluster is discovered before its seed is seen ready, and the last learner votes before it is
+// seen ready.
+func (r members) tooEarly(ctx context.Context, c *etcdv1alpha2.EtcdCluster, m *etcdv1alpha2.EtcdMember) bool {
+	if m.Spec.Bootstrap {
+		return c.Status.ClusterID == "" && !givenUp(c)
+	}
+	if m.Status.IsVoter || c.Status.Observed == nil || ready(m) {
+		return false
+	}
+	list := &etcdv1alpha2.EtcdMemberList{}
+	err := r.client.List(ctx, list, client.InNamespace(m.Namespace), client.MatchingLabels{etcdv1alpha2.LabelCluster: c.Name})
+	return err == nil && len(list.Items) == int(c.Status.Observed.Replicas)
 }
 
 func givenUp(c *etcdv1alpha2.EtcdCluster) bool {
@@ -244,10 +257,28 @@ func (r members) remove(ctx context.Context, m *etcdv1alpha2.EtcdMember) (ctrl.R
 	return ctrl.Result{}, client.IgnoreNotFound(r.client.Patch(ctx, m, client.MergeFrom(before)))
 }
 
+// quorumWithout is etcd's strict check of a removal: the voters that are up must still be a quorum of the rest, unless the one that goes is down itself.
+func quorumWithout(all []etcdv1alpha2.EtcdMember, leaving *etcdv1alpha2.EtcdMember) bool {
+	voters, up := 0, 0
+	for i := range all {
+		if all[i].Name == leaving.Name || !all[i].Status.IsVoter {
+			continue
+		}
+		voters++
+		if ready(&all[i]) {
+			up++
+		}
+	}
+	return !leaving.Status.IsVoter || voters == 0 || up > voters/2
+}
+
 func (r members) leave(ctx context.Context, cluster *etcdv1alpha2.EtcdCluster, m *etcdv1alpha2.EtcdMember) error {
 	list := &etcdv1alpha2.EtcdMemberList{}
 	if err := r.client.List(ctx, list, client.InNamespace(m.Namespace), client.MatchingLabels{etcdv1alpha2.LabelCluster: m.Spec.ClusterName}); err != nil {
 		return err
+	}
+	if !quorumWithout(list.Items, m) {
+		return fmt.Errorf("etcd would refuse to remove %s: the rest has no quorum", m.Name)
 	}
 	var others []etcdv1alpha2.EtcdMember
 	for _, o := range list.Items {

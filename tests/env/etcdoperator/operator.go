@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	"google.golang.org/grpc/grpclog"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -45,9 +47,13 @@ type Operator struct {
 	done   chan error
 }
 
+var quiet sync.Once
+
 // Start runs node and operator until Stop.
 func Start(ctx context.Context, o Options) (*Operator, error) {
 	o = o.withDefaults()
+	// Refused connections are daily bread here, and gRPC would print each.
+	quiet.Do(func() { grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard)) })
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, err
 	}
