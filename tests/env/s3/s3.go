@@ -81,12 +81,13 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	return s.CreateBucket(ctx, s.Bucket)
 }
 
-// Stop ends the server. It is safe on a server that never ran.
+// Stop ends the server. It may be called more than once, and on a server that never ran.
 func (s *Server) Stop() {
 	if s.child != nil {
 		s.child.Kill()
 	}
 	ports.Release(s.port)
+	s.port = 0 // by now it may be somebody else's
 }
 
 func healthy(ctx context.Context, url string) error {
