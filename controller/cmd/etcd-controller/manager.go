@@ -71,5 +71,8 @@ func setup(mgr ctrl.Manager, o options) error {
 	if err := setupBackups(mgr, o, g.Wrap); err != nil {
 		return err
 	}
+	if err := setupPlans(mgr, o, g.Wrap); err != nil {
+		return err
+	}
 	return setupRestores(mgr, o, g.Wrap)
 }
