@@ -1,0 +1,228 @@
+package artifact
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"go.etcd.io/bbolt"
+
+	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+	"github.com/cozy-etcd/cozy-etcd/controller/fault"
+)
+
+const (
+	compactedName = "compacted.db"
+	dataName      = "data"
+	preparedName  = "prepared.db"
+	// walSize is what etcdutl allocates for the log of its data folder, and some for the rest.
+	walSize = 96 << 20
+	// worthCompacting is the part of the file that must be free before it is rewritten: rewriting little gain costs as much as etcdutl's own work.
+	worthCompacting = 16
+	compactBatch    = 4 << 20
+)
+
+// PrepareOptions say how a copy is made ready.
+type PrepareOptions struct {
+	Workspace *Workspace
+	Tools     Tools
+	// Bump is what the revision grows by; see Bump. At least 1.
+	Bump int64
+	// Minor picks the etcdutl, such as "3.6"; empty means the snapshot's own.
+	Minor string
+	// Consume removes the snapshot as soon as it is no longer needed, which saves its size in scratch space.
+	Consume bool
+}
+
+// Prepared is a copy that a restore starts from. It ends with a sha256 of its own, as snapshots do, so tools that verify it accept it.
+type Prepared struct {
+	Path      string
+	SizeBytes int64
+	Checksum  string // sha256:<hex> over all bytes
+	Revision  int64  // of the restored cluster at its start; all before it is compacted
+	Etcdutl   string // name of the binary that made it
+}
+
+// PrepareNeed is the scratch space that Prepare needs beside the snapshot of that size.
+func PrepareNeed(size int64) int64 { return 2*size + walSize }
+
+// Prepare makes the copy: free pages are left out, then etcdutl bumps the revision and marks everything before it compacted. The facts must be those of the
+// file.
+func Prepare(ctx context.Context, f File, facts Facts, o PrepareOptions) (Prepared, error) {
+	if o.Bump < 1 {
+		return Prepared{}, fault.Terminalf(backupsv1alpha1.ReasonPrepareFailed, "a bump of %d does not move the revision", o.Bump)
+	}
+	if o.Minor == "" {
+		o.Minor = facts.Minor()
+	}
+	tool, err := o.Tools.Etcdutl(o.Minor)
+	if err != nil {
+		return Prepared{}, err
+	}
+	if err := o.Workspace.Need(PrepareNeed(f.Sums.Size)); err != nil {
+		return Prepared{}, err
+	}
+	p := &preparer{PrepareOptions: o, file: f, facts: facts, tool: tool}
+	prepared, err := p.run(ctx)
+	return prepared, errors.Join(err, os.RemoveAll(o.Workspace.Path(dataName)))
+}
+
+type preparer struct {
+	PrepareOptions
+	file  File
+	facts Facts
+	tool  string
+}
+
+func (p *preparer) run(ctx context.Context) (Prepared, error) {
+	source, trailed, err := p.compact(ctx)
+	if err != nil {
+		return Prepared{}, err
+	}
+	data := p.Workspace.Path(dataName)
+	args := []string{"snapshot", "restore", source, "--data-dir", data, "--bump-revision", strconv.FormatInt(p.Bump, 10), "--mark-compacted"}
+	if !trailed {
+		args = append(args, "--skip-hash-check")
+	}
+	if err := run(ctx, p.Workspace.Dir, p.tool, args...); err != nil {
+		return Prepared{}, err
+	}
+	if p.Consume || source != p.file.Path {
+		if err := os.Remove(source); err != nil {
+			return Prepared{}, scratchError(err)
+		}
+	}
+	path := p.Workspace.Path(preparedName)
+	if err := os.Rename(filepath.Join(data, "member", "snap", "db"), path); err != nil {
+		return Prepared{}, scratchError(err)
+	}
+	if err := p.checkRevision(path); err != nil {
+		return Prepared{}, err
+	}
+	return p.seal(ctx, path)
+}
+
+// compact rewrites the database without its free pages if there are enough of them; else it returns the snapshot itself.
+func (p *preparer) compact(ctx context.Context) (path string, trailed bool, err error) {
+	if free := p.facts.DatabaseBytes - p.facts.InUseBytes; free < p.facts.DatabaseBytes/worthCompacting {
+		return p.file.Path, p.file.Sums.Trailed(), nil
+	}
+	path = p.Workspace.Path(compactedName)
+	if err := compactFile(ctx, path, p.file.Path); err != nil {
+		return "", false, err
+	}
+	if p.Consume {
+		if err := os.Remove(p.file.Path); err != nil {
+			return "", false, scratchError(err)
+		}
+	}
+	return path, false, nil
+}
+
+// compactFile copies all buckets of a file that Inspect has passed into a new one.
+func compactFile(ctx context.Context, to, from string) (err error) {
+	if err := os.Remove(to); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return scratchError(err)
+	}
+	source, err := bbolt.Open(from, 0o600, &bbolt.Options{ReadOnly: true})
+	if err != nil {
+		return fault.Terminalf(backupsv1alpha1.ReasonPrepareFailed, "open the snapshot: %w", err)
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	target, err := bbolt.Open(to, 0o600, &bbolt.Options{NoSync: true, NoGrowSync: true, NoFreelistSync: true})
+	if err != nil {
+		return scratchError(err)
+	}
+	if err := bbolt.Compact(target, source, compactBatch); err != nil {
+		return errors.Join(scratchError(err), target.Close())
+	}
+	if err := target.Close(); err != nil {
+		return scratchError(err)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return cutTail(to)
+}
+
+// cutTail drops what bbolt has allocated behind the last page, so that the file has the size that etcd's own snapshot of it would have.
+func cutTail(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0o600)
+	if err != nil {
+		return scratchError(err)
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return scratchError(err)
+	}
+	m, err := readMeta(f, info.Size())
+	if err != nil {
+		return err
+	}
+	return f.Truncate(int64(m.pages) * m.pageSize) //nolint:gosec // below the file's size
+}
+
+// checkRevision makes sure that etcdutl did what it was asked for.
+func (p *preparer) checkRevision(path string) error {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
+	if err != nil {
+		return fault.Terminalf(backupsv1alpha1.ReasonPrepareFailed, "open what etcdutl wrote: %w", err)
+	}
+	defer func() { _ = db.Close() }()
+	var last, compacted int64
+	err = db.View(func(tx *bbolt.Tx) error {
+		keys, meta := tx.Bucket([]byte(bucketKey)), tx.Bucket([]byte(bucketMeta))
+		if keys == nil || meta == nil {
+			return errors.New("it has no bucket of keys")
+		}
+		name, _ := keys.Cursor().Last()
+		last, _, _ = parseRevision(name)
+		compacted, _, _ = parseRevision(meta.Get([]byte("scheduledCompactRev")))
+		return nil
+	})
+	if err != nil {
+		return fault.Terminalf(backupsv1alpha1.ReasonPrepareFailed, "read what etcdutl wrote: %w", err)
+	}
+	if want := p.revision(); last != want || compacted != want {
+		return fault.Terminalf(backupsv1alpha1.ReasonPrepareFailed, "etcdutl left revision %d and compaction at %d, but both should be %d", last, compacted, want)
+	}
+	return nil
+}
+
+// revision of the copy: etcdutl adds to the last entry's, and a database without entries has none.
+func (p *preparer) revision() int64 {
+	if p.facts.Revisions == 0 {
+		return p.Bump
+	}
+	return p.facts.Revision + p.Bump
+}
+
+// seal cuts the file to its pages and appends their sha256.
+func (p *preparer) seal(ctx context.Context, path string) (Prepared, error) {
+	if err := cutTail(path); err != nil {
+		return Prepared{}, err
+	}
+	sum := newSummer()
+	if err := hashFile(ctx, path, sum); err != nil {
+		return Prepared{}, err
+	}
+	trailer := sum.sums().Whole
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return Prepared{}, scratchError(err)
+	}
+	if _, err := f.Write(trailer[:]); err != nil {
+		return Prepared{}, errors.Join(scratchError(err), f.Close())
+	}
+	if err := f.Close(); err != nil {
+		return Prepared{}, scratchError(err)
+	}
+	whole := newSummer()
+	whole.hash, whole.size = sum.hash, sum.size
+	_, _ = whole.Write(trailer[:])
+	sums := whole.sums()
+	return Prepared{Path: path, SizeBytes: sums.Size, Checksum: sums.Checksum(), Revision: p.revision(), Etcdutl: filepath.Base(p.tool)}, nil
+}
