@@ -171,7 +171,8 @@ func awaitVersion(ctx context.Context, s *server, version string) error {
 		if err != nil {
 			return err
 		}
-		if minorOf(agreed) == minorOf(version) && (minorOf(version) == "3.5" || status.StorageVersion != "") {
+		// 3.5 has no such thing, and 3.6 says "3.5.0" until it has written its own.
+		if minorOf(agreed) == minorOf(version) && (version == v35 || minorOf(status.StorageVersion) == minorOf(version)) {
 			return nil
 		}
 		select {
@@ -195,7 +196,8 @@ func agreedVersion(ctx context.Context, s *server) (string, error) {
 	var v struct {
 		Cluster string `json:"etcdcluster"`
 	}
-	return v.Cluster, json.NewDecoder(resp.Body).Decode(&v)
+	err = json.NewDecoder(resp.Body).Decode(&v)
+	return v.Cluster, err
 }
 
 // plain is a small key space with history: rewritten and deleted keys, a compaction, a lease, an alarm.
