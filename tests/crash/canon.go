@@ -54,6 +54,11 @@ var noise = []struct {
 	{regexp.MustCompile(`-[0-9a-f]{8}\b`), "-<id>"},
 	{regexp.MustCompile(`127\.0\.0\.1:[0-9]+`), "<address>"},
 	{regexp.MustCompile(`[0-9.]+m?s\b`), "<duration>"},
+	{regexp.MustCompile(`-snapshot-[b-df-hj-np-tv-z0-9]{5}\b`), "-snapshot-<pod>"},
+	{regexp.MustCompile(`("modifiedAt":)"[0-9]+"`), `$1"<time>"`},
+	// etcd allocates pages as its own timing has it.
+	{regexp.MustCompile(`("sizeBytes":)[0-9]+`), `$1<bytes>`},
+	{regexp.MustCompile(`\b[0-9]+ bytes\b`), "<bytes>"},
 	{regexp.MustCompile(`("resourceVersion":)"[0-9]+"`), `$1"<rv>"`},
 	{regexp.MustCompile(`("observedGeneration":)[0-9]+`), `$1<n>`},
 }
@@ -106,21 +111,47 @@ func canonical(o *unstructured.Unstructured, namespace string) (string, error) {
 	return line, nil
 }
 
-// Difference lists the lines that only one of two dumps has, at most a few, shortened around nothing: a reader compares them side by side.
+// Difference lists the objects that only one of two dumps has. Where both have an object of that name, it shows the first place where they part.
 func Difference(want, got []string) string {
 	var b strings.Builder
-	for _, line := range want {
-		if !slices.Contains(got, line) {
-			fmt.Fprintf(&b, "- %.3000s\n", line)
+	missing, extra := without(want, got), without(got, want)
+	for _, line := range missing {
+		i := slices.IndexFunc(extra, func(other string) bool { return identity(other) == identity(line) })
+		if i < 0 {
+			fmt.Fprintf(&b, "- %.300s\n", line)
+			continue
 		}
+		at := 0
+		for at < min(len(line), len(extra[i])) && line[at] == extra[i][at] {
+			at++
+		}
+		fmt.Fprintf(&b, "%s\n  - …%.300s\n  + …%.300s\n", identity(line), line[max(0, at-80):], extra[i][max(0, at-80):])
+		extra = slices.Delete(extra, i, i+1)
 	}
-	for _, line := range got {
-		if !slices.Contains(want, line) {
-			fmt.Fprintf(&b, "+ %.3000s\n", line)
-		}
+	for _, line := range extra {
+		fmt.Fprintf(&b, "+ %.300s\n", line)
 	}
 	if b.Len() == 0 && len(want) != len(got) {
 		fmt.Fprintf(&b, "%d objects, expected %d\n", len(got), len(want))
 	}
 	return b.String()
 }
+
+func without(lines, others []string) []string {
+	var left []string
+	for _, line := range lines {
+		if !slices.Contains(others, line) {
+			left = append(left, line)
+		}
+	}
+	return left
+}
+
+// identity is the kind and the name at the head of a line.
+func identity(line string) string {
+	kind, rest, _ := strings.Cut(line, " ")
+	name := namePattern.FindString(rest)
+	return kind + " " + name
+}
+
+var namePattern = regexp.MustCompile(`"name":"[^"]*","namespace"`)

@@ -28,8 +28,9 @@ type Proxy struct {
 	kill   func()
 }
 
-// NewProxy forwards to the API server of config. It listens on loopback until Close.
-func NewProxy(config *rest.Config) (*Proxy, error) {
+// NewProxy forwards to the API server of config with the bearer token of the controller: a kubeconfig without TLS would drop it. It listens on loopback
+// until Close.
+func NewProxy(config *rest.Config, token string) (*Proxy, error) {
 	target, err := url.Parse(config.Host)
 	if err != nil {
 		return nil, err
@@ -50,7 +51,10 @@ func NewProxy(config *rest.Config) (*Proxy, error) {
 	}
 	p := &Proxy{URL: "http://" + listener.Addr().String()}
 	forward := &httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Header.Set("Authorization", "Bearer "+token)
+		},
 		Transport:      &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true},
 		FlushInterval:  -1,
 		ModifyResponse: p.count,

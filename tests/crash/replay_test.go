@@ -88,20 +88,19 @@ func points(t *testing.T, writes, sample int) []int {
 	return chosen
 }
 
-// table lists the writes and marks those between the deletion of the cluster and its creation.
+// table lists the writes and marks those after which the cluster is deleted and not yet created again.
 func table(job string, writes []string) string {
 	var b strings.Builder
 	between, kills := false, 0
 	for i, w := range writes {
-		mark := ""
-		if between && job == "restore" {
-			mark, kills = "  between delete and create", kills+1
+		if strings.HasPrefix(w, "DELETE etcdclusters") {
+			between = true
+		} else if strings.HasPrefix(w, "POST etcdclusters") {
+			between = false
 		}
-		switch {
-		case strings.HasPrefix(w, "DELETE etcdclusters"):
-			between, mark, kills = true, "  between delete and create", kills+1
-		case strings.HasPrefix(w, "POST etcdclusters"):
-			between, mark = false, ""
+		mark := ""
+		if between {
+			mark, kills = "  between delete and create", kills+1
 		}
 		fmt.Fprintf(&b, "%s %2d  %s%s\n", job, i+1, w, mark)
 	}

@@ -40,7 +40,7 @@ func play(t *testing.T, p *harness.Platform, job string, n int) outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	proxy, err := NewProxy(p.Config)
+	proxy, err := NewProxy(p.Config, p.Token)
 	require.NoError(t, err)
 	defer proxy.Close()
 	config, err := p.KubeconfigVia(proxy.URL)

@@ -34,8 +34,8 @@ type Platform struct {
 	*env.Env
 	Root   string
 	Binary string
+	Token  string // of the controller's ServiceAccount
 
-	token      string
 	kubeconfig string
 	mu         sync.Mutex
 	starts     int
@@ -78,7 +78,7 @@ func (p *Platform) writeKubeconfig(ctx context.Context) error {
 	if err := p.Client.SubResource("token").Create(ctx, account, request); err != nil {
 		return fmt.Errorf("token of the controller's ServiceAccount: %w", err)
 	}
-	p.token = request.Status.Token
+	p.Token = request.Status.Token
 	p.kubeconfig = filepath.Join(p.Dir, "controller.kubeconfig")
 	return p.write(p.kubeconfig, &clientcmdapi.Cluster{Server: p.Config.Host, CertificateAuthorityData: p.Config.CAData, CertificateAuthority: p.Config.CAFile})
 }
@@ -92,7 +92,7 @@ func (p *Platform) KubeconfigVia(url string) (string, error) {
 func (p *Platform) write(file string, cluster *clientcmdapi.Cluster) error {
 	k := clientcmdapi.NewConfig()
 	k.Clusters["env"] = cluster
-	k.AuthInfos["controller"] = &clientcmdapi.AuthInfo{Token: p.token}
+	k.AuthInfos["controller"] = &clientcmdapi.AuthInfo{Token: p.Token}
 	k.Contexts["env"] = &clientcmdapi.Context{Cluster: "env", AuthInfo: "controller", Namespace: SystemNamespace}
 	k.CurrentContext = "env"
 	return clientcmd.WriteToFile(*k, file)

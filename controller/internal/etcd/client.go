@@ -100,4 +100,6 @@ func (r *reader) Close() error {
 	return nil
 }
 
-func (r *reader) wrap(what string, err error) error { return fmt.Errorf("etcd %s of %s: %w", what, r.endpoint, err) }
+func (r *reader) wrap(what string, err error) error {
+	return fmt.Errorf("etcd %s of %s: %w", what, r.endpoint, err)
+}
