@@ -43,6 +43,10 @@ test-race: tools ## All Go tests with the race detector
 crash-replay: tools ## Kill the controller after each of its writes; the end must equal an undisturbed run
 	CRASH_REPLAY=all $(GO) test $(LINK) -count=1 -timeout 60m -v ./tests/crash/...
 
+.PHONY: bench
+bench: tools ## Measure the controller's overhead (BENCH_JOBS, BENCH_RESTORES, BENCH_IDLE_SECONDS)
+	$(GO) test $(LINK) -run '^$$' -bench . -benchtime 1x -count 1 -timeout 60m ./tests/bench/... ./backupstrategy/...
+
 .PHONY: flip-rows
 flip-rows: ## Negate each row of the decision tables: a test must fail for each
 	hack/flip-rows.sh
