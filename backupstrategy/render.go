@@ -70,7 +70,7 @@ func renderField(name, text string, data map[string]any) (string, error) {
 	case errors.Is(err, errTooLong):
 		return "", fault.Terminalf(backupsv1alpha1.ReasonDestinationInvalid, "%s%s renders to more than %d bytes", fieldPath, name, maxRendered)
 	case err != nil:
-		return "", fault.Terminalf(backupsv1alpha1.ReasonTemplateInvalid, "%s%s: %s", fieldPath, name, executionMessage(err))
+		return "", fault.Terminalf(backupsv1alpha1.ReasonTemplateInvalid, "%s%s: %w", fieldPath, name, executionError(err))
 	}
 	return out.String(), nil
 }
@@ -81,21 +81,29 @@ var (
 	location = regexp.MustCompile(`at <([^>]*)>`)
 )
 
-// executionMessage names the missing key where there is one.
-func executionMessage(err error) string {
-	key := noEntry.FindStringSubmatch(err.Error())
-	if key == nil {
-		return err.Error()
-	}
-	where := key[1]
-	if at := location.FindStringSubmatch(err.Error()); at != nil {
-		where = at[1]
-	}
+// missingKey is what a template wants and does not get.
+type missingKey struct{ path, key string }
+
+// Error names the key and says who can give it.
+func (m *missingKey) Error() string {
 	remedy := "the application has no such field"
-	if strings.HasPrefix(where, ".Parameters") {
+	if strings.HasPrefix(m.path, ".Parameters") {
 		remedy = "give it in the parameters of the BackupClass row"
 	}
-	return fmt.Sprintf("the template wants %s, but there is no key %q: %s", where, key[1], remedy)
+	return fmt.Sprintf("the template wants %s, but there is no key %q: %s", m.path, m.key, remedy)
+}
+
+// executionError names the missing key where there is one.
+func executionError(err error) error {
+	key := noEntry.FindStringSubmatch(err.Error())
+	if key == nil {
+		return err
+	}
+	missing := &missingKey{path: key[1], key: key[1]}
+	if at := location.FindStringSubmatch(err.Error()); at != nil {
+		missing.path = at[1]
+	}
+	return missing
 }
 
 func asAny(parameters map[string]string) map[string]any {

@@ -7,11 +7,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/backup"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/backupjob"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/etcd"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/strategy"
 )
 
-// setupBackups adds the reconciler of BackupJobs.
+// setupBackups adds the reconciler of BackupJobs and the two small ones around it: what is wrong with a strategy, and what Cozystack's driver left held.
 func setupBackups(mgr ctrl.Manager, o options, wrap func(reconcile.Reconciler) reconcile.Reconciler) error {
 	r := &backupjob.Reconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("backupjob"), Etcd: etcd.NetDialer{Resolve: o.resolve}, Now: time.Now,
@@ -19,6 +21,12 @@ func setupBackups(mgr ctrl.Manager, o options, wrap func(reconcile.Reconciler) r
 	}
 	if err := r.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up BackupJobs: %w", err)
+	}
+	if err := (&strategy.Reconciler{Client: mgr.GetClient(), Wrap: wrap}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("set up the check of strategies: %w", err)
+	}
+	if err := (&backup.Reconciler{Client: mgr.GetClient(), Wrap: wrap}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("set up Backups: %w", err)
 	}
 	return nil
 }

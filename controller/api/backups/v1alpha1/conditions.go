@@ -57,6 +57,7 @@ const (
 
 // Reasons about what an administrator wrote.
 const (
+	ReasonValid                    = "Valid"
 	ReasonBackupClassNotFound      = "BackupClassNotFound"
 	ReasonNoMatchingStrategy       = "NoMatchingStrategy"
 	ReasonStrategyNotFound         = "StrategyNotFound"
