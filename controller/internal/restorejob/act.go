@@ -16,10 +16,10 @@ import (
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/record"
 )
 
-// act makes the one change that a decision asks for. Start and Announce are changes of the status alone, which settle makes.
+// act makes the one change that a decision asks for. Changes of the status alone are left to settle.
 func (r *Reconciler) act(ctx context.Context, w *world, d Decision) error {
 	switch d.Action {
-	case "", ActionStart, ActionAnnounce:
+	case "", ActionStart, ActionAnnounce, ActionAnnounceGone:
 		return nil
 	case ActionHoldJob:
 		return r.holdJob(ctx, w)

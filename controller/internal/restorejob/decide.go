@@ -32,6 +32,7 @@ const (
 	ActionFence            Action = "Fence"            // the admission policy
 	ActionIntendDelete     Action = "IntendDelete"     // the record
 	ActionDelete           Action = "Delete"           // the EtcdCluster
+	ActionAnnounceGone     Action = "AnnounceGone"     // status: nothing is left of the former cluster
 	ActionRecreate         Action = "Recreate"         // the EtcdCluster
 	ActionOwn              Action = "Own"              // the EtcdCluster's managed fields
 	ActionConclude         Action = "Conclude"         // the record: how the restore ends

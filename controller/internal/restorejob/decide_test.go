@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,6 +68,7 @@ func deleted() Seen {
 func gone() Seen {
 	s := deleted()
 	s.Cluster = nil
+	s.Job.Gone = true
 	return s
 }
 
@@ -249,6 +252,7 @@ func deletedCases() []decideCase {
 		at(RowWaitGone, "C28 held", Wait, "", backupsv1alpha1.ReasonWaitingForDeletion, deleted(), func(s *Seen) { s.Cluster.Deleting = true; s.Cluster.Finalizers = []string{"hold"} }),
 		at(RowWaitGone, "C28 leftovers", Wait, "", backupsv1alpha1.ReasonWaitingForDeletion, gone(), func(s *Seen) { s.Leftovers = []string{"PersistentVolumeClaim data-x"} }),
 		at(RowWaitGone, "somebody deletes the recreated one", Wait, "", "", whole3(), func(s *Seen) { s.Cluster.Deleting = true }),
+		at(RowAnnounceGone, "gone, but it is not shown yet", Intend, ActionAnnounceGone, "", gone(), func(s *Seen) { s.Job.Gone = false }),
 		at(RowRecreate, "gone", Do, ActionRecreate, backupsv1alpha1.ReasonRecreating, gone(), func(*Seen) {}),
 		at(RowRecreate, "C62 however late", Do, ActionRecreate, "", gone(), func(s *Seen) { s.Now = now.Add(24 * time.Hour) }),
 		at(RowOwn, "recreated", Do, ActionOwn, "", whole3(), func(s *Seen) { s.Cluster.Owned = false }),
@@ -445,4 +449,22 @@ func TestDeadlineIsFairToAClusterThatCameLate(t *testing.T) {
 	s.Record.Timeout = time.Minute
 	require.Equal(t, s.Cluster.CreatedAt.Add(time.Minute), s.Deadline())
 	require.False(t, with(s, func(s *Seen) { s.Job.StartedAt = time.Time{}; s.Now = now.Add(99 * time.Hour) }).Expired(), "no start, no deadline")
+}
+
+func TestStatesPageListsTheTable(t *testing.T) {
+	page, err := os.ReadFile("STATES.md")
+	require.NoError(t, err)
+	var listed, rows []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([A-Za-z]+)` \\|.*\\|.*\\|.*\\|$").FindAllStringSubmatch(string(page), -1) {
+		listed = append(listed, m[1])
+	}
+	for _, row := range Rows {
+		rows = append(rows, row.Name)
+	}
+	require.Equal(t, rows, listed, "STATES.md lists other rows than the table, or in another order")
+	for _, c := range decideCases() {
+		if d := Decide(c.seen); d.Reason != "" && !strings.HasPrefix(c.row, "RefuseO") && !strings.HasPrefix(c.row, "RefuseS") {
+			require.Contains(t, string(page), d.Reason, "STATES.md does not name the reason of row %s", c.row)
+		}
+	}
 }

@@ -39,6 +39,8 @@ type JobFacts struct {
 	StartedAt      time.Time // zero before the start
 	// Announced is the digest of the captured cluster that the Captured condition shows.
 	Announced string
+	// Gone tells that the Deleted condition is true already.
+	Gone bool
 	// Serving tells that the Serving condition is true already.
 	Serving bool
 }

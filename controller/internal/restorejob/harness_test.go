@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -107,7 +108,9 @@ type rig struct {
 	admin  client.WithWatch
 	events *events.FakeRecorder
 	source record.Source
-	ops    operator
+	// sources, where set, answers instead of source.
+	sources Sources
+	ops     operator
 
 	late    time.Duration // added to the clock
 	killAt  int           // the write after which the controller dies; 0 means never
@@ -129,10 +132,18 @@ func newRig(t *testing.T) *rig {
 	}
 	g.ops = operator{g: g, members: -1}
 	require.NoError(t, g.admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: g.ns}}))
-	require.Eventually(t, func() bool {
+	g.await(func() bool {
 		return g.admin.Get(t.Context(), client.ObjectKey{Namespace: g.ns, Name: "default"}, &corev1.ServiceAccount{}) == nil
-	}, 30*time.Second, 20*time.Millisecond, "a namespace gets its ServiceAccount")
+	})
 	return g
+}
+
+// await waits for what others do: garbage collection, the end of a namespace, a ServiceAccount.
+func (g *rig) await(done func() bool) {
+	g.t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); !done(); time.Sleep(20 * time.Millisecond) {
+		require.True(g.t, time.Now().Before(deadline), "it never happens")
+	}
 }
 
 func (g *rig) reconciler() *Reconciler {
@@ -175,7 +186,7 @@ func (g *rig) watched() client.WithWatch {
 func (g *rig) write(verb string, o client.Object, do func() error) error {
 	kind := o.GetObjectKind().GroupVersionKind().Kind
 	if kind == "" {
-		kind = strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1alpha1.")
+		kind = reflect.TypeOf(o).Elem().Name()
 	}
 	name := verb + " " + kind
 	if g.fail != nil {
@@ -198,8 +209,15 @@ func (g *rig) write(verb string, o client.Object, do func() error) error {
 }
 
 // Source implements Sources.
-func (g *rig) Source(context.Context, *backupsv1alpha1.Backup) (record.Source, error) {
+func (g *rig) Source(ctx context.Context, backup *backupsv1alpha1.Backup) (record.Source, error) {
+	if g.sources != nil {
+		return g.sources.Source(ctx, backup)
+	}
 	return g.source, nil
+}
+
+func nested(u *unstructured.Unstructured, path ...string) (string, bool, error) {
+	return unstructured.NestedString(u.Object, path...)
 }
 
 // Dial implements etcd.Dialer: members answer as the hand-driven operator would have made them.
@@ -297,12 +315,7 @@ func (g *rig) create(objects ...client.Object) {
 	g.t.Helper()
 	for _, o := range objects {
 		o.SetNamespace(g.ns)
-		var status client.Object
-		if b, ok := o.(*backupsv1alpha1.Backup); ok {
-			status = b
-		}
 		require.NoError(g.t, g.admin.Create(g.t.Context(), o), "%T", o)
-		_ = status
 	}
 }
 

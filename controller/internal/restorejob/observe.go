@@ -81,6 +81,7 @@ func jobFacts(job *backupsv1alpha1.RestoreJob) JobFacts {
 		Finalizer:      controllerutil.ContainsFinalizer(job, backupsv1alpha1.RestoreFinalizer),
 		StockFinalizer: hasStockFinalizer(job),
 		Phase:          job.Status.Phase,
+		Gone:           meta.IsStatusConditionTrue(job.Status.Conditions, backupsv1alpha1.ConditionDeleted),
 		Serving:        meta.IsStatusConditionTrue(job.Status.Conditions, backupsv1alpha1.ConditionServing),
 	}
 	if job.Status.StartedAt != nil {

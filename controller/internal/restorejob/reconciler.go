@@ -1,5 +1,5 @@
 // Package restorejob restores an etcd cluster in place from a Backup: it captures the live EtcdCluster, deletes it, and recreates it with the snapshot as
-// the source of its data. docs/restorejob.md lists the states.
+// the source of its data. STATES.md lists the states.
 package restorejob
 
 import (

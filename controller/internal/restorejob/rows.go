@@ -70,6 +70,7 @@ const (
 	RowForeign           = "Foreign"
 	RowExpiredDeleting   = "ExpiredDeleting"
 	RowWaitGone          = "WaitGone"
+	RowAnnounceGone      = "AnnounceGone"
 	RowRecreate          = "Recreate"
 	RowOwn               = "Own"
 	RowBootstrapFailed   = "BootstrapFailed"

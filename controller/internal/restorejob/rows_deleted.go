@@ -17,6 +17,7 @@ var deletedRows = []Row{
 	{RowForeign, func(s Seen) bool { return s.former() && !s.Cluster.Deleting }, foreign},
 	{RowExpiredDeleting, func(s Seen) bool { return s.remains() && s.Expired() }, expiredDeleting},
 	{RowWaitGone, Seen.remains, waitGone},
+	{RowAnnounceGone, func(s Seen) bool { return s.Cluster == nil && !s.Job.Gone }, announceGone},
 	{RowRecreate, func(s Seen) bool { return s.Cluster == nil }, recreate},
 	{RowOwn, func(s Seen) bool { return !s.Cluster.Owned }, own},
 	{RowBootstrapFailed, func(s Seen) bool { return s.Cluster.BootstrapFailed != "" }, bootstrapFailed},
@@ -81,6 +82,10 @@ func (s Seen) remaining() string {
 		parts = append([]string{"EtcdCluster" + heldBy(s.Cluster.Finalizers)}, parts...)
 	}
 	return strings.Join(parts, "; ")
+}
+
+func announceGone(s Seen) Decision {
+	return intend(ActionAnnounceGone, backupsv1alpha1.ReasonRecreating, "nothing is left of the former cluster %s", s.Record.OldUID)
 }
 
 func recreate(Seen) Decision {

@@ -29,7 +29,7 @@ func (r *Reconciler) settle(ctx context.Context, w *world, d Decision, err error
 	if err == nil && d.Verb == Rest {
 		return ctrl.Result{}, nil
 	}
-	if shows := err != nil || d.Verb == Wait || d.Verb == Succeed || d.Verb == Fail || d.Action == ActionStart || d.Action == ActionAnnounce; shows {
+	if err != nil || d.shows() {
 		if saveErr := r.save(ctx, w, d, err); saveErr != nil {
 			return ctrl.Result{}, saveErr
 		}
@@ -41,6 +41,15 @@ func (r *Reconciler) settle(ctx context.Context, w *world, d Decision, err error
 		return ctrl.Result{RequeueAfter: w.seen.until(d.Recheck)}, nil
 	}
 	return ctrl.Result{RequeueAfter: soon}, nil
+}
+
+// shows tells that a decision is seen from outside.
+func (d Decision) shows() bool {
+	switch d.Action {
+	case ActionStart, ActionAnnounce, ActionAnnounceGone:
+		return true
+	}
+	return d.Verb == Wait || d.Verb == Succeed || d.Verb == Fail
 }
 
 // until is the time to the next look: the deadline is one, too.

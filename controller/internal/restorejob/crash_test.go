@@ -1,0 +1,92 @@
+package restorejob
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+)
+
+// canonical is what a restore leaves behind, without what differs between two runs: names of the namespace, identities, times and counts of writes.
+func (g *rig) canonical(job string) string {
+	j := g.job(job)
+	state := map[string]any{"job": fmt.Sprintf("%s %v %v", j.Status.Phase, conditions(j), j.Finalizers), "records": len(g.records())}
+	for name, u := range map[string]*unstructured.Unstructured{"cluster": g.cluster(), "release": g.helmRelease()} {
+		if u == nil {
+			continue
+		}
+		state[name] = map[string]any{
+			"spec": u.Object["spec"], "labels": u.GetLabels(), "annotations": slices.Sorted(maps.Keys(u.GetAnnotations())), "finalizers": u.GetFinalizers(),
+			"fields": mainFields(u),
+		}
+	}
+	raw, err := json.Marshal(state)
+	require.NoError(g.t, err)
+	return strings.ReplaceAll(string(raw), g.ns, "NS")
+}
+
+// TestC62KilledAfterEachWrite lets the controller die after each of its writes in turn. However it dies, the restore ends as if it had not.
+func TestC62KilledAfterEachWrite(t *testing.T) {
+	t.Parallel()
+	undisturbed := newRig(t)
+	undisturbed.tenant("again")
+	require.Equal(t, okPhase, undisturbed.finish("again").Status.Phase)
+	want := undisturbed.canonical("again")
+	writes := undisturbed.writes
+	require.Contains(t, writes, "delete EtcdCluster")
+	require.Contains(t, writes, "create EtcdCluster")
+	for n, write := range writes {
+		t.Run(fmt.Sprintf("%02d %s", n+1, write), func(t *testing.T) {
+			t.Parallel()
+			g := newRig(t)
+			g.tenant("again")
+			g.killAt = n + 1
+			require.Equal(t, okPhase, g.finish("again").Status.Phase)
+			require.JSONEq(t, want, g.canonical("again"))
+			for _, once := range []string{"delete EtcdCluster", "create EtcdCluster"} {
+				require.Equal(t, 1, count(g.writes, once), "%s happens once: %q", once, g.writes)
+			}
+		})
+	}
+}
+
+// The same where the restore fails for good, and where the job is deleted in the middle.
+func TestC62KilledAfterEachWriteOfAFailure(t *testing.T) {
+	t.Parallel()
+	fails := func(g *rig) string {
+		g.tenant("again")
+		g.ops.off = true
+		g.run("again", func(j *backupsv1alpha1.RestoreJob) bool { return condition(j, "Whole") != "" })
+		g.ops.off, g.ops.bootstrapFails = false, true
+		require.Equal(g.t, badPhase, g.finish("again").Status.Phase)
+		return g.canonical("again")
+	}
+	undisturbed := newRig(t)
+	want := fails(undisturbed)
+	start := slices.Index(undisturbed.writes, "create EtcdCluster")
+	for n := start; n < len(undisturbed.writes); n++ {
+		t.Run(fmt.Sprintf("%02d %s", n+1, undisturbed.writes[n]), func(t *testing.T) {
+			t.Parallel()
+			g := newRig(t)
+			g.killAt = n + 1
+			require.JSONEq(t, want, fails(g))
+		})
+	}
+}
+
+func count(all []string, one string) int {
+	n := 0
+	for _, s := range all {
+		if s == one {
+			n++
+		}
+	}
+	return n
+}
