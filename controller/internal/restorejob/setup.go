@@ -26,7 +26,6 @@ import (
 
 // +kubebuilder:rbac:groups=backups.cozystack.io,resources=restorejobs,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=backups.cozystack.io,resources=restorejobs/status,verbs=patch
-// +kubebuilder:rbac:groups=backups.cozystack.io,resources=restorejobs/finalizers,verbs=update
 // +kubebuilder:rbac:groups=backups.cozystack.io,resources=backups,verbs=get
 // +kubebuilder:rbac:groups=backups.cozystack.io,resources=backupclasses,verbs=get;list;watch
 // +kubebuilder:rbac:groups=strategy.backups.cozystack.io,resources=etcds,verbs=get;list;watch
