@@ -54,7 +54,9 @@ func withLab(ctx context.Context, t *Target, f func(ctx context.Context, l *lab)
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*t.Patience)
 		defer cancel()
 		_ = t.Client.DeleteAllOf(end, &etcdv1alpha2.EtcdCluster{}, client.InNamespace(l.ns))
-		_ = l.until(end, "the end of all members", func() error { return l.none(end, &etcdv1alpha2.EtcdMemberList{}) })
+		for _, list := range []client.ObjectList{&etcdv1alpha2.EtcdMemberList{}, &corev1.PersistentVolumeClaimList{}} {
+			_ = l.until(end, "the end of all members", func() error { return l.none(end, list) })
+		}
 		_ = t.Client.Delete(end, ns)
 	}()
 	if err := l.furnish(ctx); err != nil {

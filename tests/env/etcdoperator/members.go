@@ -167,17 +167,11 @@ func (r members) report(ctx context.Context, m *etcdv1alpha2.EtcdMember, pod *co
 	s := &m.Status
 	s.PodName, s.PodUID, s.Replicas = pod.Name, string(pod.UID), 1
 	s.Selector = etcdv1alpha2.LabelCluster + "=" + m.Spec.ClusterName + "," + etcdv1alpha2.LabelComponent + "=" + m.Name
-	cluster := &etcdv1alpha2.EtcdCluster{}
-	held := false
-	if podReady(pod) {
-		err := r.client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, cluster)
-		held = err == nil && r.tooEarly(ctx, cluster, m)
-	}
-	if !podReady(pod) || held {
+	if !podReady(pod) {
 		meta.SetStatusCondition(&s.Conditions, condition(m.Generation, etcdv1alpha2.ConditionReady, false, etcdv1alpha2.ReasonPodNotReady, "pod phase: "+string(pod.Status.Phase)))
-		return held
+		return false
 	}
-	known := r.ask(ctx, cluster, m)
+	known := r.ask(ctx, m)
 	meta.SetStatusCondition(&s.Conditions, condition(m.Generation, etcdv1alpha2.ConditionReady, true, etcdv1alpha2.ReasonPodReady, "etcd member is ready"))
 	if s.Version != "" && s.Version != m.Spec.Version {
 		meta.SetStatusCondition(&s.Conditions, condition(m.Generation, etcdv1alpha2.ConditionVersionDrifted, true, etcdv1alpha2.ReasonVersionMismatch,
@@ -189,16 +183,31 @@ func (r members) report(ctx context.Context, m *etcdv1alpha2.EtcdMember, pod *co
 }
 
 // tooEarly keeps the order that slow probes give the real operator: the cluster is discovered before its seed is seen ready, and the last learner votes before it is
-// seen ready.
-func (r members) tooEarly(ctx context.Context, c *etcdv1alpha2.EtcdCluster, m *etcdv1alpha2.EtcdMember) bool {
+// seen ready. A Pod is not held while the operator is down.
+func (o *Operator) tooEarly(namespace, pod string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	o.mu.Lock()
+	down := o.cancel == nil
+	o.mu.Unlock()
+	m, c := &etcdv1alpha2.EtcdMember{}, &etcdv1alpha2.EtcdCluster{}
+	if down || o.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: pod}, m) != nil ||
+		o.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: m.Spec.ClusterName}, c) != nil {
+		return false
+	}
 	if m.Spec.Bootstrap {
 		return c.Status.ClusterID == "" && !givenUp(c)
 	}
-	if m.Status.IsVoter || c.Status.Observed == nil || ready(m) {
+	if m.Status.MemberID != "" || c.Status.Observed == nil {
 		return false
 	}
+	if m.Status.IsVoter {
+		p := &corev1.Pod{}
+		err := o.client.Get(ctx, client.ObjectKeyFromObject(m), p)
+		return err == nil && p.Labels[etcdv1alpha2.LabelRole] == ""
+	}
 	list := &etcdv1alpha2.EtcdMemberList{}
-	err := r.client.List(ctx, list, client.InNamespace(m.Namespace), client.MatchingLabels{etcdv1alpha2.LabelCluster: c.Name})
+	err := o.client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{etcdv1alpha2.LabelCluster: c.Name})
 	return err == nil && len(list.Items) == int(c.Status.Observed.Replicas)
 }
 
@@ -208,7 +217,11 @@ func givenUp(c *etcdv1alpha2.EtcdCluster) bool {
 }
 
 // ask learns ID and version from the member itself.
-func (r members) ask(ctx context.Context, cluster *etcdv1alpha2.EtcdCluster, m *etcdv1alpha2.EtcdMember) bool {
+func (r members) ask(ctx context.Context, m *etcdv1alpha2.EtcdMember) bool {
+	cluster := &etcdv1alpha2.EtcdCluster{}
+	if r.client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, cluster) != nil {
+		return false
+	}
 	return r.withEtcd(ctx, cluster, []etcdv1alpha2.EtcdMember{*m}, func(ctx context.Context, etcd *clientv3.Client) error {
 		status, err := etcd.Status(ctx, clientURL(m))
 		if err != nil {

@@ -42,6 +42,7 @@ type Operator struct {
 	log    logr.Logger
 	file   *os.File
 
+	stop   sync.Once
 	mu     sync.Mutex
 	cancel context.CancelFunc
 	done   chan error
@@ -89,6 +90,7 @@ func Start(ctx context.Context, o Options) (*Operator, error) {
 // hooks bring the faults that concern the node to it.
 func (o *Operator) hooks() node.Hooks {
 	return node.Hooks{
+		HoldReady:  o.tooEarly,
 		BlockClaim: func(ns, claim string) bool { f := o.Faults.now().BlockPVC; return f != nil && f(ns, claim) },
 		Partition:  func(from, to string) bool { f := o.Faults.now().Partition; return f != nil && f(from, to) },
 		HoldContainer: func(ns, pod, container string) bool {
@@ -141,11 +143,13 @@ func (o *Operator) Crash() {
 	o.cancel = nil
 }
 
-// Stop ends the operator, the node and every child process.
+// Stop ends the operator, the node and every child process. It may be called more than once.
 func (o *Operator) Stop() {
-	o.Crash()
-	o.node.Stop()
-	_ = o.file.Close()
+	o.stop.Do(func() {
+		o.Crash()
+		o.node.Stop()
+		_ = o.file.Close()
+	})
 }
 
 // KillMember ends the process of a member as a crash would.

@@ -69,6 +69,7 @@ func (o Options) withDefaults() Options {
 	orDefault(&t.CrashBackOff, 400*time.Millisecond)
 	orDefault(&t.CrashBackOffTo, 3*time.Second)
 	orDefault(&t.JobBackOff, 300*time.Millisecond)
+	orDefault(&t.Relist, 700*time.Millisecond)
 	orDefault(&t.StopGrace, 5*time.Second)
 	return o
 }

@@ -42,8 +42,12 @@ func (r *runner) runEtcd(c corev1.Container, status *corev1.ContainerStatus) err
 		child.Stop(r.opts.Timing.StopGrace)
 		return nil
 	}
-	r.ready(status, false)
 	r.route(addrs, false)
+	r.sleep(r.opts.Timing.Relist)
+	if r.ctx.Err() != nil {
+		return nil // the Pod is deleted before anybody notices
+	}
+	r.ready(status, false)
 	return child.Err()
 }
 
@@ -111,6 +115,9 @@ func (r *runner) watch(child *process.Process, a addresses, status *corev1.Conta
 		healthy := r.probe(a)
 		if failures++; healthy {
 			failures = 0
+		}
+		if hold := r.opts.Hooks.HoldReady; healthy && !status.Ready && hold != nil && hold(r.key.Namespace, r.key.Name) {
+			healthy = false
 		}
 		if healthy != status.Ready && (healthy || failures >= 3) {
 			r.ready(status, healthy)

@@ -165,7 +165,10 @@ func (j jobs) progress(ctx context.Context, job *batchv1.Job, c podCount) error 
 func (j jobs) finish(ctx context.Context, job *batchv1.Job, c podCount, decided, done batchv1.JobConditionType, reason, message string) error {
 	add := func(kind batchv1.JobConditionType) func(*batchv1.JobStatus) {
 		return func(s *batchv1.JobStatus) {
-			s.Active, s.Ready, s.Failed, s.Succeeded, s.Terminating = 0, ptr.To[int32](0), c.failed, c.succeeded, ptr.To[int32](0)
+			s.Active, s.Ready, s.Terminating = 0, ptr.To[int32](0), ptr.To[int32](0)
+			if kind == done {
+				s.Failed, s.Succeeded = c.failed, c.succeeded // the last Pod is counted with the end
+			}
 			if kind == batchv1.JobComplete {
 				s.CompletionTime = ptr.To(metav1.Now())
 			}

@@ -50,6 +50,7 @@ type Timing struct {
 	JobBackOff     time.Duration // before the first retry of a Job's Pod; doubles
 	JobDeadline    time.Duration // overrides activeDeadlineSeconds where > 0
 	JobTTL         time.Duration // overrides ttlSecondsAfterFinished where > 0
+	Relist         time.Duration // until the node notices that a container has ended by itself
 	StopGrace      time.Duration // a container that does not end on SIGTERM is killed
 }
 
@@ -57,6 +58,7 @@ type Timing struct {
 type Hooks struct {
 	BlockClaim    func(namespace, claim string) bool          // the claim stays Pending
 	HoldContainer func(namespace, pod, container string) bool // the container exits at once with code 1
+	HoldReady     func(namespace, pod string) bool            // a healthy container is not yet seen ready
 	Partition     func(from, to string) bool                  // peer connections between two Pods are refused
 }
 
