@@ -35,7 +35,6 @@ const (
 	ReasonSucceeded        = "Succeeded"
 	ReasonFailed           = "Failed"
 	ReasonProgressing      = "Progressing"
-	ReasonDryRun           = "DryRun"
 	ReasonDeadlineExceeded = "DeadlineExceeded"
 	ReasonDeleted          = "Deleted"
 	ReasonInternalError    = "InternalError"
@@ -44,14 +43,12 @@ const (
 // Reasons of waiting, for every kind of job.
 const (
 	ReasonWaitingForLock        = "WaitingForLock"
-	ReasonQueueLimitExceeded    = "QueueLimitExceeded"
 	ReasonWaitingForSlot        = "WaitingForSlot"
 	ReasonWaitingForOtherRun    = "WaitingForOtherRun"
 	ReasonWaitingForBackupClass = "WaitingForBackupClass"
 	ReasonWaitingForStrategy    = "WaitingForStrategy"
 	ReasonWaitingForQuorum      = "WaitingForQuorum"
 	ReasonWaitingForCredentials = "WaitingForCredentials"
-	ReasonForeignDriverActive   = "ForeignDriverActive"
 	ReasonRetrying              = "Retrying"
 )
 
@@ -65,8 +62,6 @@ const (
 	ReasonTemplateInvalid          = "TemplateInvalid"
 	ReasonDestinationInvalid       = "DestinationInvalid"
 	ReasonDestinationMismatch      = "DestinationMismatch"
-	ReasonParametersInvalid        = "ParametersInvalid"
-	ReasonCredentialsSecretMissing = "CredentialsSecretMissing"
 	ReasonCredentialsSecretInvalid = "CredentialsSecretInvalid"
 )
 
@@ -104,7 +99,6 @@ const (
 	ReasonSpecUnavailable        = "SpecUnavailable"
 	ReasonRecreateRefused        = "RecreateRefused"
 	ReasonReleaseUnsafe          = "ReleaseUnsafe"
-	ReasonSuspensionLost         = "SuspensionLost"
 	ReasonCapturing              = "Capturing"
 	ReasonSuspending             = "Suspending"
 	ReasonDeleting               = "Deleting"

@@ -2,16 +2,13 @@ package v1alpha1
 
 // Reasons of a RestoreJob's domain conditions.
 const (
-	ReasonCaptured           = "Captured"
-	ReasonSuspended          = "Suspended"
-	ReasonSuspendedBefore    = "SuspendedBefore"
-	ReasonResumed            = "Resumed"
-	ReasonNoHelmRelease      = "NoHelmRelease"
-	ReasonFormerClusterGone  = "FormerClusterGone"
-	ReasonAllMembersAgree    = "AllMembersAgree"
-	ReasonReleaseGone        = "ReleaseGone"
-	ReasonNamespaceGoing     = "NamespaceGoing"
-	ReasonRestoreUnavailable = "RestoreUnavailable"
+	ReasonCaptured          = "Captured"
+	ReasonSuspended         = "Suspended"
+	ReasonSuspendedBefore   = "SuspendedBefore"
+	ReasonResumed           = "Resumed"
+	ReasonNoHelmRelease     = "NoHelmRelease"
+	ReasonFormerClusterGone = "FormerClusterGone"
+	ReasonAllMembersAgree   = "AllMembersAgree"
 )
 
 // RestoreFinalizer keeps a RestoreJob, and the HelmRelease that it paused, until the restore has ended.
