@@ -4,8 +4,8 @@ SHELL := bash
 BIN := $(CURDIR)/bin
 GO ?= go
 GOTEST_TIMEOUT ?= 20m
-UPSTREAM_CRDS ?= $(wildcard ../shared/upstream/crds)
-TRANSCRIPTS ?= $(wildcard ../shared/transcripts)
+UPSTREAM_CRDS ?= $(abspath $(wildcard ../shared/upstream/crds))
+TRANSCRIPTS ?= $(abspath $(wildcard ../shared/transcripts))
 export UPSTREAM_CRDS TRANSCRIPTS
 # Pure Go links faster and needs no C library on the machine that runs it; only the race detector wants cgo.
 export CGO_ENABLED ?= 0
@@ -57,10 +57,10 @@ conformance: tools ## Same verdicts as the upstream CRDs (UPSTREAM_CRDS=folder)
 	else $(GO) test $(LINK) -count=1 -timeout $(GOTEST_TIMEOUT) ./tests/conformance/...; fi
 
 .PHONY: contract
-contract: tools ## The operator's contract against a real operator (KUBECONFIG=…)
-	$(GO) test $(LINK) -count=1 -timeout 60m -v ./tests/contract/...
+contract: tools ## The operator's contract against a real operator (KUBECONFIG=…, CONTRACT_S3_…: see tests/contract)
+	@test -n "$(KUBECONFIG)" || { echo "name the cluster: make contract KUBECONFIG=…"; exit 1; }
+	CONTRACT_KUBECONFIG=$(abspath $(KUBECONFIG)) $(GO) test $(LINK) -count=1 -timeout 120m -run TestRealOperator -v ./tests/contract/...
 
-##@ Build
 .PHONY: build
 build: ## Build the controller into bin/
 	$(GO) build -o $(BIN)/etcd-controller ./controller/cmd/etcd-controller

@@ -50,7 +50,7 @@ func TestTranscripts(t *testing.T) {
 	if dir == "" {
 		t.Skip("TRANSCRIPTS names no folder with recordings of the real operator")
 	}
-	target := startDouble(t, "")
+	target := targetOf(t, startEnv(t, false))
 	require.NoError(t, withLab(t.Context(), target, func(ctx context.Context, l *lab) error {
 		s := &story{lab: l}
 		for _, c := range chapters {
