@@ -61,6 +61,7 @@ contract: tools ## The operator's contract against a real operator (KUBECONFIG=â
 	@test -n "$(KUBECONFIG)" || { echo "name the cluster: make contract KUBECONFIG=â€¦"; exit 1; }
 	CONTRACT_KUBECONFIG=$(abspath $(KUBECONFIG)) $(GO) test $(LINK) -count=1 -timeout 120m -run TestRealOperator -v ./tests/contract/...
 
+##@ Build
 .PHONY: build
 build: ## Build the controller into bin/
 	$(GO) build -o $(BIN)/etcd-controller ./controller/cmd/etcd-controller
