@@ -21,7 +21,6 @@ type options struct {
 	plans          bool
 	backupDeadline time.Duration
 	restoreMinors  string
-	clusterDomain  string
 	resolve        etcd.Resolver
 	concurrency    int
 	maxSnapshots   int
@@ -35,7 +34,6 @@ func (o *options) register(fs *flag.FlagSet) {
 	fs.BoolVar(&o.plans, "plans", true, "create BackupJobs for Plans; false leaves Plans to Cozystack's backup-controller")
 	fs.DurationVar(&o.backupDeadline, "backup-deadline", backupjob.DefaultDeadline, "a BackupJob fails this long after its start, whatever it waits for")
 	fs.StringVar(&o.restoreMinors, "operator-restore-minors", "3.6", "comma-separated etcd minors that the running etcd-operator can restore; others are refused before anything is touched")
-	fs.StringVar(&o.clusterDomain, "cluster-domain", "cluster.local", "the cluster's DNS domain")
 	fs.Var(&o.resolve, "etcd-resolve", "PATTERN=HOST:PORT, repeatable: connect there for etcd hosts that match, and still verify the certificate against the host name; for port-forwards and tests")
 	fs.IntVar(&o.maxSnapshots, "max-running-snapshots", backupjob.DefaultMaxRunning, "snapshots under way at once, over all namespaces")
 	fs.IntVar(&o.concurrency, "concurrency", 4, "reconciles of one kind that run at once")

@@ -12,9 +12,11 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -53,11 +55,16 @@ func (g *Guard) SetupWithManager(mgr ctrl.Manager) error {
 	if err := mgr.Add(&firstLook{g}); err != nil {
 		return err
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("stock-driver-guard").For(&coordinationv1.Lease{}, builder.WithPredicates(named)).Complete(g)
+	return ctrl.NewControllerManagedBy(mgr).Named("stock-driver-guard").
+		WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).
+		For(&coordinationv1.Lease{}, builder.WithPredicates(named)).Complete(g)
 }
 
 // firstLook opens the guard once the cache shows that there is no such Lease at all.
 type firstLook struct{ g *Guard }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: a replica that waits for the Lease must know too whether it would be free to work.
+func (*firstLook) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
 func (f *firstLook) Start(ctx context.Context) error {
