@@ -17,13 +17,20 @@ var finalRows = []Row{
 	{RowPutBackDeadline, func(s Seen) bool { return decided(s) && s.ours() && !s.Cluster.Deleting && s.Cluster.DeadlineRaised }, putBackDeadline},
 	{RowDisown, func(s Seen) bool { return decided(s) && s.ours() && !s.Cluster.Deleting && !s.Cluster.Owned }, own},
 	{RowResume, func(s Seen) bool {
-		return decided(s) && s.Release != nil && s.Record.Outcome.Resume && (s.Release.Finalizer || s.Release.Marked)
+		return decided(s) && s.Release != nil && s.mayResume() && (s.Release.Finalizer || s.Release.Marked)
 	}, resume},
 	{RowLeaveSuspended, func(s Seen) bool {
-		return decided(s) && s.Release != nil && !s.Record.Outcome.Resume && s.Release.Finalizer
+		return decided(s) && s.Release != nil && !s.mayResume() && s.Release.Finalizer
 	}, leaveSuspended},
 	{RowSucceeded, func(s Seen) bool { return decided(s) && s.Record.Outcome.Succeeded }, succeeded},
 	{RowFailed, decided, failed},
+}
+
+// mayResume tells that the release can go back to work. Without a cluster that has an ID it would bring up an empty one, as after an earlier restore that
+// failed; a release that is being deleted brings up nothing.
+func (s Seen) mayResume() bool {
+	there := s.Cluster != nil && s.Cluster.ClusterID != ""
+	return s.Record.Outcome.Resume && (there || s.Release.Deleting || s.Namespace.Terminating)
 }
 
 // holdsJob tells that a finalizer that this controller has to remove keeps the RestoreJob.
