@@ -155,7 +155,6 @@ func (r *Reconciler) createBackup(ctx context.Context, job *backupsv1alpha1.Back
 	if err != nil {
 		return err
 	}
-	wanted := backup.Status
 	err = r.Create(ctx, backup)
 	switch {
 	case apierrors.IsAlreadyExists(err):
@@ -164,14 +163,11 @@ func (r *Reconciler) createBackup(ctx context.Context, job *backupsv1alpha1.Back
 		return fault.Terminalf(backupsv1alpha1.ReasonInternalError, "the API server refuses the Backup: %w", err)
 	case err != nil:
 		return fmt.Errorf("create Backup %q: %w", job.Name, err)
-	case backup.Status.Phase == wanted.Phase:
-		return nil
 	}
-	backup.Status = wanted // the kind has a status subresource here, which a create does not reach
-	return r.writeBackupStatus(ctx, backup)
+	return nil
 }
 
-// completeBackup gives a Backup of ours its status, if a former attempt did not come to it.
+// completeBackup gives a Backup of ours its status where the create did not: the kind may have a status subresource, which a create does not reach.
 func (r *Reconciler) completeBackup(ctx context.Context, job *backupsv1alpha1.BackupJob, snapshot *etcdv1alpha2.EtcdSnapshot) error {
 	live := &backupsv1alpha1.Backup{}
 	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(job), live); err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -78,4 +79,21 @@ func TestC61ForeignObjectsThatTheCacheDoesNotShow(t *testing.T) {
 	s.rest(other)
 	s.requireFailed(other, backupsv1alpha1.ReasonBackupExists, `"other"`)
 	require.Empty(t, s.backup("other").Status.Phase)
+}
+
+// C17f: an error while the snapshot of a failed run is removed does not bring the run back to life.
+func TestC17fErrorWhileCleaningUp(t *testing.T) {
+	s := newStage(t)
+	j := s.job("nightly")
+	s.rest(j)
+	s.now = j.Status.StartedAt.Add(DefaultDeadline)
+	s.pass(j)
+	failed := j.DeepCopy()
+	s.r = s.reconciler(interceptor.NewClient(platform(t).Client, interceptor.Funcs{
+		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return errKilled },
+	}))
+	_, err := s.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(j)})
+	require.ErrorIs(t, err, errKilled, "it is tried again")
+	require.NoError(t, s.Get(t.Context(), client.ObjectKeyFromObject(j), j))
+	require.Equal(t, failed.Status, j.Status)
 }

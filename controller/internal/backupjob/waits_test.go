@@ -189,9 +189,7 @@ func TestC20LearnerAndForeignMembersDoNotCount(t *testing.T) {
 	s := newStage(t)
 	c := s.getCluster()
 	s.member(c, "etcd-learner", false, false)
-	old := c.DeepCopy()
-	old.UID = "an-earlier-incarnation"
-	s.member(old, "etcd-old", true, true)
+	s.member(s.cluster("another", 0), "etcd-old", true, true)
 	s.setMember(s.getMember("etcd-1"), false, true)
 	s.setMember(s.getMember("etcd-2"), false, true)
 	j := s.job("nightly")
