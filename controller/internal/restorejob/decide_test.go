@@ -228,6 +228,7 @@ func reversibleCases() []decideCase {
 		at(RowSuspend, "suspension lifted", Do, ActionSuspend, "", func(s *Seen) { s.Release.Suspended = false }),
 		at(RowSuspend, "finalizer lost", Do, ActionSuspend, "", func(s *Seen) { s.Release.Finalizer = false }),
 		at(RowSuspend, "mark lost", Do, ActionSuspend, "", func(s *Seen) { s.Release.Marked = false }),
+		at(RowWaitIdle, "an action is under way", Wait, "", backupsv1alpha1.ReasonSuspending, func(s *Seen) { s.Release.Busy = true }),
 		at(RowFence, "fence", Do, ActionFence, "", func(s *Seen) { s.Gates.Fenced = false }),
 		at(RowIntendDelete, "all is ready", Intend, ActionIntendDelete, backupsv1alpha1.ReasonDeleting, func(*Seen) {}),
 		at(RowIntendDelete, "C26 an administrator's suspension needs no mark", Intend, ActionIntendDelete, "", func(s *Seen) { s.Release.Marked = false; s.Record.WasSuspended = true }),
@@ -346,7 +347,7 @@ func TestDecideKeepsItsRulesInEveryState(t *testing.T) {
 			require.True(t, s.Release == nil || (s.Release.Suspended && s.Release.Finalizer), state())
 		case ActionIntendDelete:
 			require.True(t, s.Gates.Proven && s.Gates.Prepared && s.Gates.SafetyCopied && s.Gates.Fenced && s.Job.Announced == s.Record.SHA256, state())
-			require.False(t, s.Job.Deleting || s.Expired() || s.stale(), state())
+			require.False(t, s.Job.Deleting || s.Expired() || s.stale() || (s.Release != nil && s.Release.Busy), state())
 		case ActionRecreate:
 			require.True(t, s.Cluster == nil && s.Record.DeleteIntended && len(s.Leftovers) == 0 && !s.Namespace.Terminating, state())
 		case ActionResume:
@@ -382,7 +383,7 @@ func shaken(rng *rand.Rand, s Seen) Seen {
 	if s.Release != nil {
 		r := *s.Release
 		s.Release = &r
-		flip(rng, &r.Suspended, &r.Finalizer, &r.Marked, &r.Deleting)
+		flip(rng, &r.Suspended, &r.Finalizer, &r.Marked, &r.Deleting, &r.Busy)
 	}
 	flip(rng, &s.Job.Deleting, &s.Job.Finalizer, &s.Job.StockFinalizer, &s.Job.Serving, &s.Namespace.Terminating)
 	flip(rng, &s.Gates.Proven, &s.Gates.Prepared, &s.Gates.SafetyCopied, &s.Gates.Fenced)

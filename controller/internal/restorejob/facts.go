@@ -107,6 +107,7 @@ type ReleaseFacts struct {
 	Suspended bool
 	Finalizer bool   // ours
 	Marked    bool   // our mark says that the suspension is this job's
+	Busy      bool   // in the middle of a Helm action
 	Unsafe    string // why a restore must not rely on it
 	Elsewhere string // the release that manages the cluster from another namespace
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,13 +62,27 @@ func typedRelease(u *unstructured.Unstructured) (*fluxv2.HelmRelease, error) {
 	return hr, nil
 }
 
-func releaseFacts(r *release, job types.UID) *ReleaseFacts {
+func releaseFacts(r *release, job types.UID, now time.Time) *ReleaseFacts {
 	return &ReleaseFacts{
 		Name: r.typed.Name, Deleting: !r.typed.DeletionTimestamp.IsZero(), Suspended: r.typed.Spec.Suspend,
 		Finalizer: controllerutil.ContainsFinalizer(r.typed, backupsv1alpha1.RestoreFinalizer),
 		Marked:    r.typed.Annotations[backupsv1alpha1.AnnotationSuspendedBy] == string(job),
-		Unsafe:    unsafeRelease(r.typed),
+		Unsafe:    unsafeRelease(r.typed), Busy: busyRelease(r.typed, now),
 	}
+}
+
+// defaultReleaseTimeout is Flux's for a Helm action, where spec.timeout is absent.
+const defaultReleaseTimeout = 5 * time.Minute
+
+// busyRelease tells that helm-controller is in the middle of an action, which a suspension does not stop. A condition that is older than any action may be
+// was left behind, and does not count.
+func busyRelease(hr *fluxv2.HelmRelease, now time.Time) bool {
+	timeout := defaultReleaseTimeout
+	if hr.Spec.Timeout != nil {
+		timeout = hr.Spec.Timeout.Duration
+	}
+	c := meta.FindStatusCondition(hr.Status.Conditions, fluxv2.ConditionReconciling)
+	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == "Progressing" && now.Sub(c.LastTransitionTime.Time) < timeout+time.Minute
 }
 
 // unsafeRelease tells why a release could delete or replace the restored cluster as soon as it is resumed.

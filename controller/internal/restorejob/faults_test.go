@@ -17,6 +17,7 @@ import (
 
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/etcd"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/record"
 )
 
 // when runs a job until its Ready condition has a reason.
@@ -484,4 +485,27 @@ func TestUnknownOptionIsRefused(t *testing.T) {
 	job.Spec.Options = &runtime.RawExtension{Raw: []byte(`{"restoreTimeout":60}`)}
 	g.create(newBackup(), job)
 	require.Equal(t, "True/"+backupsv1alpha1.ReasonOptionsInvalid, condition(g.finish("again"), "Stalled"))
+}
+
+// A record that somebody edited is not trusted, and the job says so instead of standing still.
+func TestTamperedRecordIsShown(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.tenant("again")
+	g.run("again", func(*backupsv1alpha1.RestoreJob) bool { return len(g.records()) == 1 })
+	before := g.cluster()
+	cm := &corev1.ConfigMap{}
+	key := client.ObjectKey{Namespace: ownNamespace, Name: record.Name(g.job("again").UID)}
+	require.NoError(t, g.admin.Get(t.Context(), key, cm))
+	sound := cm.DeepCopy()
+	cm.Data["record.json"] = strings.Replace(cm.Data["record.json"], `"sha256": "`, `"sha256": "0`, 1)
+	require.NoError(t, g.admin.Update(t.Context(), cm))
+	_, err := g.once("again")
+	require.Error(t, err)
+	require.Contains(t, g.job("again").Status.Message, "it was changed by somebody")
+	require.Equal(t, before.GetUID(), g.cluster().GetUID())
+
+	sound.ResourceVersion = ""
+	require.NoError(t, g.admin.Update(t.Context(), sound))
+	require.Equal(t, okPhase, g.finish("again").Status.Phase)
 }

@@ -59,7 +59,10 @@ func TestManagerRestores(t *testing.T) {
 	grantRole(t, g)
 	config := rest.CopyConfig(platform.cluster.Config)
 	config.Impersonate.UserName = controllerUser
-	mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: api.NewScheme(), Metrics: metricsserver.Options{BindAddress: "0"}, Cache: cache.Options{ByObject: CacheSelectors()}})
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: api.NewScheme(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache: cache.Options{ByObject: CacheSelectors(), DefaultNamespaces: map[string]cache.Config{g.ns: {}}}, // the other tests drive their own jobs
+	})
 	require.NoError(t, err)
 	r := g.reconciler()
 	r.Client, r.Reader, r.Events = mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("etcd-controller")

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	etcdv1alpha2 "github.com/cozy-etcd/cozy-etcd/controller/api/etcdoperator/v1alpha2"
 	fluxv2 "github.com/cozy-etcd/cozy-etcd/controller/api/flux/v2"
@@ -35,8 +36,8 @@ func (w *world) helmRelease() *fluxv2.Snapshot {
 	return nil
 }
 
-// manifestOf reads the EtcdCluster out of the Helm release's manifest; nil where there is none. Secrets are read by name only, so the revision comes from
-// the HelmRelease.
+// manifestOf reads the EtcdCluster out of the Helm release's manifest; nil where there is none, or none that can be read. Secrets are read by name only, so
+// the revision comes from the HelmRelease.
 func (r *Reconciler) manifestOf(ctx context.Context, w *world) (map[string]any, error) {
 	release := w.helmRelease()
 	if release == nil {
@@ -59,10 +60,14 @@ func (r *Reconciler) manifestOf(ctx context.Context, w *world) (map[string]any, 
 		return nil, fmt.Errorf("read Helm's record %s: %w", name, err)
 	}
 	manifest, err := manifestIn(secret.Data["release"])
-	if err != nil {
-		return nil, fmt.Errorf("Helm's record %s: %w", name, err)
+	if err == nil {
+		var cluster map[string]any
+		if cluster, err = clusterIn(manifest, w.application()); err == nil {
+			return cluster, nil
+		}
 	}
-	return clusterIn(manifest, w.application())
+	log.FromContext(ctx).Info("Helm's record cannot be read, so the cluster's spec is not taken from it", "secret", name, "problem", err.Error())
+	return nil, nil
 }
 
 // manifestIn unpacks a Helm record: JSON, compressed, in base64.

@@ -153,15 +153,16 @@ func (r *Reconciler) observeRecord(ctx context.Context, w *world) error {
 }
 
 func (r *Reconciler) observeRelease(ctx context.Context, w *world) error {
-	name := w.application()
-	if w.record != nil && w.record.Release != nil {
-		name = w.record.Release.Name
+	name, elsewhere := w.releaseName()
+	if elsewhere != "" {
+		w.seen.Release = &ReleaseFacts{Name: name, Elsewhere: elsewhere}
+		return nil
 	}
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(fluxv2.GroupVersion.WithKind("HelmRelease"))
 	err := r.Reader.Get(ctx, types.NamespacedName{Namespace: w.job.Namespace, Name: name}, u)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-		return w.releaseElsewhere(nil)
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("read the HelmRelease: %w", err)
@@ -170,25 +171,27 @@ func (r *Reconciler) observeRelease(ctx context.Context, w *world) error {
 	if w.release.typed, err = typedRelease(u); err != nil {
 		return err
 	}
-	facts := releaseFacts(w.release, w.job.UID)
-	w.seen.Release = facts
-	return w.releaseElsewhere(facts)
+	w.seen.Release = releaseFacts(w.release, w.job.UID, w.seen.Now)
+	return nil
 }
 
-// releaseElsewhere looks at Flux's labels on the cluster. They are the tenant's to edit, so they are never followed into another namespace.
-func (w *world) releaseElsewhere(facts *ReleaseFacts) error {
-	if w.cluster == nil || w.record != nil {
-		return nil
+// releaseName is the HelmRelease that the cluster belongs to: the recorded one, else the one that Flux's labels on the cluster name, else the one with the
+// application's name. The labels are the tenant's to edit, so they are never followed into another namespace.
+func (w *world) releaseName() (name, elsewhere string) {
+	if w.record != nil && w.record.Release != nil {
+		return w.record.Release.Name, ""
+	}
+	name = w.application()
+	if w.cluster == nil || w.seen.ours() {
+		return name, ""
 	}
 	labels := w.cluster.GetLabels()
-	name, namespace := labels[fluxv2.LabelName], labels[fluxv2.LabelNamespace]
-	if name == "" || (namespace == w.job.Namespace && facts != nil && facts.Name == name) {
-		return nil
+	labelled, namespace := labels[fluxv2.LabelName], labels[fluxv2.LabelNamespace]
+	switch {
+	case labelled == "":
+		return name, ""
+	case namespace != w.job.Namespace:
+		return name, namespace + "/" + labelled
 	}
-	if facts == nil {
-		facts = &ReleaseFacts{Name: w.application()}
-		w.seen.Release = facts
-	}
-	facts.Elsewhere = namespace + "/" + name
-	return nil
+	return labelled, ""
 }

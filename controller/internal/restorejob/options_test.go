@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
@@ -37,6 +38,19 @@ func TestOptions(t *testing.T) {
 	o, problem := parseOptions(nil)
 	require.Nil(t, problem)
 	require.Equal(t, DefaultTimeout, o.Timeout)
+}
+
+func TestBusyRelease(t *testing.T) {
+	busy := func(reason string, age time.Duration, timeout *metav1.Duration) bool {
+		hr := &fluxv2.HelmRelease{Spec: fluxv2.HelmReleaseSpec{Timeout: timeout}}
+		hr.Status.Conditions = []metav1.Condition{{Type: fluxv2.ConditionReconciling, Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(now.Add(-age))}}
+		return busyRelease(hr, now)
+	}
+	require.False(t, busyRelease(&fluxv2.HelmRelease{}, now))
+	require.True(t, busy("Progressing", 5*time.Minute, nil))
+	require.False(t, busy("Progressing", 7*time.Minute, nil), "left behind by a controller that died")
+	require.True(t, busy("Progressing", 7*time.Minute, &metav1.Duration{Duration: 10 * time.Minute}))
+	require.False(t, busy("ProgressingWithRetry", time.Second, nil), "it waits for its next try")
 }
 
 func TestC57UnsafeRelease(t *testing.T) {

@@ -75,7 +75,7 @@ func fieldSets(entries []metav1.ManagedFieldsEntry) map[string]any {
 
 func decodeFields(e metav1.ManagedFieldsEntry) map[string]any {
 	var fields map[string]any
-	if e.FieldsV1 == nil || json.Unmarshal(e.FieldsV1.Raw, &fields) != nil {
+	if e.FieldsV1 == nil || json.Unmarshal(e.FieldsV1.GetRawBytes(), &fields) != nil {
 		return nil
 	}
 	return fields
@@ -91,7 +91,7 @@ func mapFields(e metav1.ManagedFieldsEntry, change func(map[string]any)) metav1.
 	if err != nil {
 		return e
 	}
-	e.FieldsV1 = &metav1.FieldsV1{Raw: raw}
+	e.FieldsV1 = metav1.NewFieldsV1(string(raw))
 	return e
 }
 

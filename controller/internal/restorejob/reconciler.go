@@ -55,9 +55,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	w, err := r.observe(ctx, job)
 	if err != nil {
-		return ctrl.Result{}, err
+		return r.unread(ctx, job, err)
 	}
 	return r.pass(ctx, w)
+}
+
+// unread shows why nothing happens where the world cannot be read.
+func (r *Reconciler) unread(ctx context.Context, job *backupsv1alpha1.RestoreJob, err error) (ctrl.Result, error) {
+	w := &world{job: job, seen: Seen{Now: r.Now(), Job: jobFacts(job)}}
+	if terminal(w.seen) {
+		return ctrl.Result{}, err
+	}
+	return r.settle(ctx, w, Decision{Row: RowUnread, Verb: Wait, Message: "the state of the restore cannot be read"}, err)
 }
 
 // done spares finished jobs every read.

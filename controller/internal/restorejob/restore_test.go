@@ -1,12 +1,14 @@
 package restorejob
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+	fluxv2 "github.com/cozy-etcd/cozy-etcd/controller/api/flux/v2"
 )
 
 func TestRestoreInPlace(t *testing.T) {
@@ -38,6 +40,65 @@ func TestRestoreInPlace(t *testing.T) {
 	require.Empty(t, hr.GetAnnotations())
 	_, set, _ := unstructured.NestedBool(hr.Object, "spec", "suspend")
 	require.False(t, set, "the field is absent again")
+}
+
+func TestRestoreWithoutFlux(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.create(newBackup(), newJob("again"))
+	require.NoError(t, g.admin.Create(t.Context(), chartCluster(g.ns, true)))
+	g.ops.up()
+	job := g.finish("again")
+	require.Equal(t, okPhase, job.Status.Phase, job.Status.Message)
+	require.Equal(t, "False/"+backupsv1alpha1.ReasonNoHelmRelease, condition(job, "Suspended"))
+}
+
+// The release may have another name than the application: Flux's labels on the cluster tell.
+func TestReleaseIsFoundByItsLabels(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	other := newRelease()
+	other.Name = "tenant-etcd"
+	g.create(other, newRelease(), newBackup(), newJob("again"))
+	u := chartCluster(g.ns, true)
+	labels := u.GetLabels()
+	labels[fluxv2.LabelName] = "tenant-etcd"
+	u.SetLabels(labels)
+	g.apply(u)
+	g.ops.up()
+	job := g.run("again", func(j *backupsv1alpha1.RestoreJob) bool { return condition(j, "Deleted") != "" })
+	require.Contains(t, messageOf(job, "Suspended"), `"tenant-etcd"`)
+	require.Nil(t, g.suspended(), "the one that is merely called etcd is left alone")
+	require.Equal(t, okPhase, g.finish("again").Status.Phase)
+}
+
+// Two controllers, as after a lost Lease: they get in each other's way and still do everything once.
+func TestC61TwoControllersAtOnce(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.tenant("again")
+	stop := make(chan struct{})
+	var second sync.WaitGroup
+	second.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_, _ = g.once("again")
+			}
+		}
+	})
+	job := g.finish("again")
+	close(stop)
+	second.Wait()
+	require.Equal(t, okPhase, job.Status.Phase, job.Status.Message)
+	for _, once := range []string{"create EtcdCluster", "delete EtcdCluster"} {
+		require.Equal(t, 1, count(g.writes, once), "%q", g.writes)
+	}
+	require.Equal(t, 1, count(g.writes, "create ConfigMap"), "%q", g.writes)
+	require.Empty(t, g.records())
+	require.Nil(t, g.suspended())
 }
 
 func conditions(job *backupsv1alpha1.RestoreJob) map[string]string {

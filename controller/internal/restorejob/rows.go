@@ -61,6 +61,7 @@ const (
 	RowSafetyCopy        = "SafetyCopy"
 	RowIntendSuspend     = "IntendSuspend"
 	RowSuspend           = "Suspend"
+	RowWaitIdle          = "WaitIdle"
 	RowFence             = "Fence"
 	RowIntendDelete      = "IntendDelete"
 	RowUnread            = "Unread"

@@ -18,6 +18,7 @@ var reversibleRows = []Row{
 	{RowSafetyCopy, func(s Seen) bool { return reversible(s) && !s.Gates.SafetyCopied }, safetyCopy},
 	{RowIntendSuspend, func(s Seen) bool { return reversible(s) && s.Release != nil && !s.Record.SuspendIntended }, intendSuspend},
 	{RowSuspend, func(s Seen) bool { return reversible(s) && s.Release != nil && !s.held() }, suspend},
+	{RowWaitIdle, func(s Seen) bool { return reversible(s) && s.Release != nil && s.Release.Busy }, waitIdle},
 	{RowFence, func(s Seen) bool { return reversible(s) && !s.Gates.Fenced }, fence},
 	{RowIntendDelete, reversible, intendDelete},
 }
@@ -87,6 +88,10 @@ func intendSuspend(s Seen) Decision {
 
 func suspend(s Seen) Decision {
 	return do(ActionSuspend, backupsv1alpha1.ReasonSuspending, "suspending HelmRelease %q", s.Release.Name)
+}
+
+func waitIdle(s Seen) Decision {
+	return wait(recheck, backupsv1alpha1.ReasonSuspending, "HelmRelease %q is suspended, but an action that began before is still under way", s.Release.Name)
 }
 
 func fence(Seen) Decision {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -30,7 +31,11 @@ func (r *Reconciler) settle(ctx context.Context, w *world, d Decision, err error
 		return ctrl.Result{}, nil
 	}
 	if err != nil || d.shows() {
-		if saveErr := r.save(ctx, w, d, err); saveErr != nil {
+		saveErr := r.save(ctx, w, d, err)
+		if apierrors.IsConflict(saveErr) {
+			return ctrl.Result{RequeueAfter: soon}, nil
+		}
+		if saveErr != nil {
 			return ctrl.Result{}, saveErr
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -37,10 +36,7 @@ func (r *Reconciler) findSpec(ctx context.Context, w *world) (map[string]any, st
 	if err != nil {
 		return nil, "", nil, err
 	}
-	spec, err := specOf(w.request.backup)
-	switch {
-	case err != nil:
-		return nil, "", nil, err
+	switch spec := specOf(w.request.backup); {
 	case spec != nil:
 		return assemble(w, manifest, spec), record.FromBackup, nil, nil
 	case manifest != nil:
@@ -50,19 +46,14 @@ func (r *Reconciler) findSpec(ctx context.Context, w *world) (map[string]any, st
 	return nil, "", nil, errNoSpec
 }
 
-// specOf reads the spec that a Backup of ours carries; nil where it carries none.
-func specOf(backup *backupsv1alpha1.Backup) (map[string]any, error) {
-	raw := backup.Spec.DriverMetadata[backupsv1alpha1.MetadataClusterSpec]
-	if raw == "" {
-		return nil, nil
-	}
+// specOf reads the spec that a Backup of ours carries; nil where it carries none that can be read.
+func specOf(backup *backupsv1alpha1.Backup) map[string]any {
 	var spec map[string]any
-	if err := json.Unmarshal([]byte(raw), &spec); err != nil {
-		return nil, fmt.Errorf("Backup %q: spec.driverMetadata[%q]: %w", backup.Name, backupsv1alpha1.MetadataClusterSpec, errNoSpec)
+	if err := utiljson.Unmarshal([]byte(backup.Spec.DriverMetadata[backupsv1alpha1.MetadataClusterSpec]), &spec); err != nil {
+		return nil
 	}
-	spec, err := jsonTypes(spec)
 	delete(spec, "bootstrap")
-	return spec, err
+	return spec
 }
 
 // jsonTypes gives an object the Go types that unstructured objects hold.
