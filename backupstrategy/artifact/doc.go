@@ -2,7 +2,7 @@
 //
 //	workspace := scratch.Open(...)         free bytes and limit are checked first
 //	file := Fetch(...)                     streamed to disk; size, recorded sha256 and etcd's own trailing sha256
-//	facts := Inspect(...)                  every page and every entry of the database
+//	facts := file.Inspect(...)                  every page and every entry of the database
 //	Fit(facts, ...)                        version, quota, volume, auth: pure functions
 //	prepared := Prepare(...)               revision bumped and old revisions compacted away by etcdutl of the snapshot's own minor
 //

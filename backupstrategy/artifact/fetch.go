@@ -23,6 +23,12 @@ type File struct {
 	Sums Sums
 }
 
+// Inspect reads every page and every entry of the snapshot.
+func (f File) Inspect(ctx context.Context, o Options) (Facts, error) {
+	o.DatabaseBytes = f.Sums.DatabaseSize()
+	return Inspect(ctx, f.Path, o)
+}
+
 // Fetch streams an object into the workspace and checks its size, the recorded sha256 and etcd's own sha256 on the way. A download that breaks is taken up
 // where it broke, as long as the object is still the same.
 func Fetch(ctx context.Context, from store.Reader, key string, r Record, w *Workspace) (File, error) {

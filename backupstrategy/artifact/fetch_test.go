@@ -108,7 +108,7 @@ func TestBadArtifactsAreRefused(t *testing.T) {
 	put(t, m, cut(32))
 	f, err := Fetch(t.Context(), m, key, Record{AllowBare: true}, workspace(t))
 	require.NoError(t, err, "a bare database is taken where the caller says so")
-	_, err = Inspect(t.Context(), f.Path, Options{DatabaseBytes: f.Sums.DatabaseSize()})
+	_, err = f.Inspect(t.Context(), Options{})
 	require.NoError(t, err)
 }
 

@@ -32,7 +32,7 @@ func TestInspectAgreesWithTheServer(t *testing.T) {
 			f, err := Inspect(t.Context(), path, Options{})
 			require.NoError(t, err)
 
-			all, err := s.KV.Get(t.Context(), "\x00", clientv3.WithFromKey())
+			all, err := s.Get(t.Context(), "\x00", clientv3.WithFromKey())
 			require.NoError(t, err)
 			want := map[string]Count{}
 			var total Count

@@ -75,7 +75,7 @@ func readMeta(f io.ReaderAt, size int64) (meta, error) {
 			m = other
 		}
 	}
-	if limit := uint64(size / m.pageSize); m.pages > limit {
+	if limit := uint64(size / m.pageSize); m.pages > limit { //nolint:gosec // positive
 		return meta{}, fault.Terminalf(backupsv1alpha1.ReasonArtifactTruncated, "the database is truncated: it ends at byte %d of %s", size, bytesOf(m.pages, m.pageSize))
 	}
 	if m.root < 2 || m.root >= m.pages {
@@ -103,7 +103,7 @@ func bytesOf(pages uint64, pageSize int64) string {
 	if pages > 1<<47 {
 		return fmt.Sprintf("%d pages", pages)
 	}
-	return fmt.Sprint(pages * uint64(pageSize))
+	return fmt.Sprint(pages * uint64(pageSize)) //nolint:gosec // positive
 }
 
 func metaAt(f io.ReaderAt, at int64) (meta, error) {

@@ -35,7 +35,7 @@ func (s *Store) failure(ctx context.Context, verb, key string, err error) error 
 	if status == 0 {
 		return store.Failed(what, store.ErrUnavailable, s.redact(network(err)))
 	}
-	sentinel, advice := meaning(verb, status, code)
+	advice, sentinel := meaning(verb, status, code)
 	detail := fmt.Sprintf("status %d", status)
 	if code != "" {
 		detail += " " + code
@@ -82,36 +82,36 @@ func answer(err error) (status int, code, message string) {
 }
 
 // meaning maps an answer to a sentinel and, where the answer alone does not help, says what to do.
-func meaning(verb string, status int, code string) (error, string) { //nolint:revive // the error is a value here
+func meaning(verb string, status int, code string) (advice string, sentinel error) {
 	switch code {
 	case "NoSuchBucket":
-		return store.ErrBucketNotFound, ""
+		return "", store.ErrBucketNotFound
 	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "TokenRefreshRequired", "AuthFailure", "XAdminUserNotFound":
-		return store.ErrUnauthorized, ""
+		return "", store.ErrUnauthorized
 	case "RequestTimeTooSkewed", "RequestExpired":
-		return store.ErrUnauthorized, "the clocks of this machine and of the store differ"
+		return "the clocks of this machine and of the store differ", store.ErrUnauthorized
 	case "AuthorizationHeaderMalformed", "PermanentRedirect", "TemporaryRedirect", "IllegalLocationConstraintException":
-		return store.ErrRefused, "check region and endpoint"
+		return "check region and endpoint", store.ErrRefused
 	case "SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable", "BadDigest", "IncompleteBody":
-		return store.ErrUnavailable, ""
+		return "", store.ErrUnavailable
 	}
 	switch {
 	case status == http.StatusUnauthorized:
-		return store.ErrUnauthorized, ""
+		return "", store.ErrUnauthorized
 	case status == http.StatusForbidden && verb == http.MethodDelete:
-		return store.ErrForbidden, "the credentials lack s3:DeleteObject, or the bucket's retention keeps the object"
+		return "the credentials lack s3:DeleteObject, or the bucket's retention keeps the object", store.ErrForbidden
 	case status == http.StatusForbidden && verb == http.MethodPut:
-		return store.ErrForbidden, "the credentials lack s3:PutObject"
+		return "the credentials lack s3:PutObject", store.ErrForbidden
 	case status == http.StatusForbidden:
-		return store.ErrForbidden, "the credentials lack s3:GetObject; or the object does not exist and they lack s3:ListBucket, without which S3 does not admit that"
+		return "the credentials lack s3:GetObject; or the object does not exist and they lack s3:ListBucket, without which S3 does not admit that", store.ErrForbidden
 	case status == http.StatusNotFound && saysAbsent(code):
-		return store.ErrNotFound, ""
+		return "", store.ErrNotFound
 	case status == http.StatusPreconditionFailed, status == http.StatusRequestedRangeNotSatisfiable:
-		return store.ErrChanged, ""
+		return "", store.ErrChanged
 	case status == http.StatusTooManyRequests, status == http.StatusRequestTimeout, status >= 500 && status != http.StatusNotImplemented:
-		return store.ErrUnavailable, ""
+		return "", store.ErrUnavailable
 	}
-	return store.ErrRefused, ""
+	return "", store.ErrRefused
 }
 
 // distrust names what is wrong with the store's certificate, if that is what failed.
