@@ -37,6 +37,9 @@ func TestBackUpDamageRestore(t *testing.T) {
 	require.NoError(t, platform.Client.Get(ctx, types.NamespacedName{Namespace: tenant.Namespace, Name: job.Status.BackupRef.Name}, backup))
 	require.Equal(t, backupsv1alpha1.BackupReady, backup.Status.Phase)
 	require.Empty(t, backup.OwnerReferences, "deleting a job must never delete its Backup")
+	require.Equal(t, old.Spec.Version, backup.Spec.DriverMetadata[backupsv1alpha1.MetadataEtcdVersion], "etcd itself was asked, over TLS")
+	require.Equal(t, old.Status.ClusterID, backup.Spec.DriverMetadata[backupsv1alpha1.MetadataClusterID])
+	require.NotEmpty(t, backup.Spec.DriverMetadata[backupsv1alpha1.MetadataRevision])
 
 	require.NoError(t, harness.Write(ctx, c, "/registry", "bad", 10))
 	require.NoError(t, harness.Write(ctx, c, "/later", "bad", 10))
