@@ -28,7 +28,7 @@ type Point struct {
 // Fault is called at every point of every action. It delays the action by not returning and fails it with an error.
 type Fault func(ctx context.Context, at Point) error
 
-// ErrInjected is wrapped by the failures that FailNext causes.
+// ErrInjected is how an action that FailNext has picked fails.
 var ErrInjected = errors.New("fault injected by the test environment")
 
 type faults struct {

@@ -90,7 +90,7 @@ func ClientOfOtherCA(ctx context.Context, c client.Reader, name string, other ty
 	}
 	foreign, err := parseAuthority(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
 	if err != nil {
-		return nil, fmt.Errorf("Secret %s: %w", other, err)
+		return nil, fmt.Errorf("secret %s: %w", other, err)
 	}
 	certPEM, keyPEM, err := foreign.issue(RootUser)
 	if err != nil {
@@ -197,7 +197,7 @@ func content(ctx context.Context, c client.Reader, ref kamajiv1alpha1.ContentRef
 	}
 	b, ok := secret.Data[s.KeyPath]
 	if !ok {
-		return nil, fmt.Errorf("Secret %s/%s has no key %q", s.Namespace, s.Name, s.KeyPath)
+		return nil, fmt.Errorf("secret %s/%s has no key %q", s.Namespace, s.Name, s.KeyPath)
 	}
 	return b, nil
 }

@@ -258,7 +258,7 @@ func (s *tenancy) allOn(t *testing.T, checksum string) func() error {
 		}
 		for _, p := range s.pods(t, "kube-a") {
 			if got := p.Annotations[kamaji.AnnotationCertificate]; got != checksum && p.Status.Phase == corev1.PodRunning {
-				return fmt.Errorf("Pod %s is on %s", p.Name, got)
+				return fmt.Errorf("pod %s is on %s", p.Name, got)
 			}
 		}
 		return nil

@@ -44,7 +44,7 @@ func (c *Controller) apiServer(ctx context.Context, tcp *kamajiv1alpha1.TenantCo
 		return controllerutil.SetControllerReference(tcp, d, c.client.Scheme())
 	})
 	if err != nil {
-		return fmt.Errorf("Deployment of the API server: %w", err)
+		return fmt.Errorf("deployment of the API server: %w", err)
 	}
 	return c.pods(ctx, d, int(replicas))
 }
@@ -105,7 +105,7 @@ func (c *Controller) startPod(ctx context.Context, d *appsv1.Deployment) error {
 		return err
 	}
 	if err := c.client.Create(ctx, p); err != nil {
-		return fmt.Errorf("Pod of the API server: %w", err)
+		return fmt.Errorf("pod of the API server: %w", err)
 	}
 	c.opts.Log("Pod %s/%s stands for an API server", p.Namespace, p.Name)
 	return nil
