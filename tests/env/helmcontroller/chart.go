@@ -52,7 +52,7 @@ func chartDigest(ch *chart.Chart) string {
 	sort.Slice(files, func(i, j int) bool { return files[i].Name < files[j].Name })
 	h := sha256.New()
 	for _, f := range files {
-		fmt.Fprintf(h, "%s %d\n", f.Name, len(f.Data))
+		_, _ = fmt.Fprintf(h, "%s %d\n", f.Name, len(f.Data))
 		h.Write(f.Data)
 	}
 	return hex.EncodeToString(h.Sum(nil))

@@ -172,7 +172,7 @@ func (c *Controller) secret(tcp *kamajiv1alpha1.TenantControlPlane, suffix strin
 func checksum(s *corev1.Secret) string {
 	h := sha256.New()
 	for _, k := range []string{"ca.crt", "server.crt", "server.key", "DB_CONNECTION_STRING", "DB_SCHEMA", "DB_USER"} {
-		fmt.Fprintf(h, "%s %d\n", k, len(s.Data[k]))
+		_, _ = fmt.Fprintf(h, "%s %d\n", k, len(s.Data[k]))
 		h.Write(s.Data[k])
 	}
 	return hex.EncodeToString(h.Sum(nil))[:32]
