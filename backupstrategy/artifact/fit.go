@@ -27,7 +27,7 @@ type Target struct {
 	AuthEnabled bool   // spec.auth.enabled
 	// OperatorMinors are the etcd minors that the running operator can restore.
 	OperatorMinors []string
-	// AllowMinor accepts a snapshot of the minor before the target's, or of an unknown one.
+	// AllowMinor accepts a snapshot of the minor before or after the target's, or of an unknown one.
 	AllowMinor bool
 }
 
@@ -63,33 +63,28 @@ func fitVersion(snapshot string, t Target) error {
 		return nil
 	case snapshot == "":
 		return unsupported("the snapshot does not say which etcd it is of: allow another minor if it is of %s or of the minor before", target)
-	case newer(snapshot, target):
-		return unsupported("the snapshot is of etcd %s and spec.version is %s: an older etcd does not read newer data; set spec.version to a release of %s", snapshot, t.Version, snapshot)
-	case !next(snapshot, target):
-		return unsupported("the snapshot is of etcd %s and spec.version is %s: etcd is upgraded one minor at a time", snapshot, t.Version)
+	case !next(snapshot, target) && !next(target, snapshot):
+		return unsupported("the snapshot is of etcd %s and spec.version is %s: etcd moves one minor at a time", snapshot, t.Version)
+	case !t.AllowMinor && next(target, snapshot):
+		return unsupported("the snapshot is of etcd %s and spec.version is %s: an older etcd need not understand newer data; restore onto %s, or allow another minor", snapshot, t.Version, snapshot)
 	case !t.AllowMinor:
 		return unsupported("the snapshot is of etcd %s and spec.version is %s: restore onto %s and upgrade afterwards, or allow another minor", snapshot, t.Version, snapshot)
 	}
 	return nil
 }
 
-func split(minor string) (major, min int) {
-	a, b, _ := strings.Cut(minor, ".")
-	major, _ = strconv.Atoi(a)
-	min, _ = strconv.Atoi(b)
-	return major, min
-}
-
-func newer(a, b string) bool {
-	aMajor, aMinor := split(a)
-	bMajor, bMinor := split(b)
-	return aMajor > bMajor || aMajor == bMajor && aMinor > bMinor
-}
-
+// next tells whether a minor is the one after another.
 func next(from, to string) bool {
-	fromMajor, fromMinor := split(from)
-	toMajor, toMinor := split(to)
+	fromMajor, fromMinor := numbers(from)
+	toMajor, toMinor := numbers(to)
 	return fromMajor == toMajor && fromMinor+1 == toMinor
+}
+
+func numbers(version string) (major, minor int) {
+	a, b, _ := strings.Cut(version, ".")
+	major, _ = strconv.Atoi(a)
+	minor, _ = strconv.Atoi(b)
+	return major, minor
 }
 
 // fitQuota looks at the pages in use: the free ones are compacted away.

@@ -33,6 +33,8 @@ func TestPreparedCopiesRestore(t *testing.T) {
 		{v36, "plain", plain, v36new, true},
 		{v35, "plain", plain, v35, true},
 		{v35, "plain", plain, v35, false},
+		{v35, "plain", plain, v36, true}, // the next minor, where that is allowed
+		{v36, "plain", plain, v35, true}, // and the minor before
 		{v36, "empty", nothing, v36, true},
 		{v36, "loose", loose, v36, true},
 		{v35, "loose", loose, v35, false},
