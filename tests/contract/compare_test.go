@@ -52,7 +52,7 @@ func misordered(recorded, played map[string]*life, offsets map[string]int) []str
 	for key := range offsets {
 		if ordered(key) {
 			for i := range recorded[key].states {
-				if j := i - offsets[key]; j >= 0 && !(i == 0 && recorded[key].existed) {
+				if j := i - offsets[key]; j >= 0 && (i > 0 || !recorded[key].existed) {
 					steps = append(steps, step{key, i})
 				}
 			}

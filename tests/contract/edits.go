@@ -62,7 +62,7 @@ func editReachesNobody(ctx context.Context, t *Target) error {
 			now, err := l.podUIDs(ctx)
 			for name, uid := range before {
 				if now[name] != uid {
-					return fmt.Errorf("Pod %s is another one", name)
+					return fmt.Errorf("the Pod of %s is another one", name)
 				}
 			}
 			return err
@@ -90,7 +90,7 @@ func (l *lab) flagOf(ctx context.Context, chosen func(name string) bool, count i
 		}
 		n++
 		if !slices.Contains(p.Spec.Containers[0].Command, fmt.Sprintf(snapshotFlag, count)) {
-			return fmt.Errorf("Pod %s runs %v", p.Name, p.Spec.Containers[0].Command)
+			return fmt.Errorf("the Pod %s runs %v", p.Name, p.Spec.Containers[0].Command)
 		}
 	}
 	if n == 0 {

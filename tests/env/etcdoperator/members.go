@@ -103,7 +103,7 @@ func (r members) pod(ctx context.Context, m *etcdv1alpha2.EtcdMember) (*corev1.P
 		return nil, nil
 	}
 	if err == nil && !metav1.IsControlledBy(pod, m) {
-		err = fmt.Errorf("Pod %s belongs to somebody else", pod.Name)
+		err = fmt.Errorf("the Pod %s belongs to somebody else", pod.Name)
 	}
 	return pod, err
 }

@@ -40,10 +40,10 @@ func (n *Node) setupClaims(m ctrl.Manager) error {
 func (c claims) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	claim := &corev1.PersistentVolumeClaim{}
 	err := c.client.Get(ctx, req.NamespacedName, claim)
-	if err != nil && !apierrors.IsNotFound(err) {
+	gone := apierrors.IsNotFound(err)
+	if err != nil && !gone {
 		return ctrl.Result{}, err
 	}
-	gone := err != nil
 	if err := c.reclaim(ctx, req.NamespacedName, claim.UID); err != nil {
 		return ctrl.Result{}, err
 	}

@@ -40,11 +40,12 @@ func (n *Node) podsThatMount(namespace, secret string) []reconcile.Request {
 func (p pods) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	pod := &corev1.Pod{}
 	err := p.client.Get(ctx, req.NamespacedName, pod)
-	if err != nil && !apierrors.IsNotFound(err) {
+	gone := apierrors.IsNotFound(err)
+	if err != nil && !gone {
 		return ctrl.Result{}, err
 	}
 	p.abandonOthers(req.NamespacedName, pod.UID)
-	if err != nil || !ours(pod) {
+	if gone || !ours(pod) {
 		return ctrl.Result{}, nil
 	}
 	r := p.runner(pod.UID)

@@ -29,6 +29,7 @@ type runner struct {
 	stop context.CancelCauseFunc
 	ctx  context.Context
 
+	writing  sync.Mutex // one status write at a time, so that an older one never comes last
 	mu       sync.Mutex
 	secrets  map[string]string // volume name → folder, once mounted
 	process  *process.Process
@@ -92,7 +93,7 @@ func (r *runner) play() {
 	if !r.retry(r.bindToNode) || !r.retry(r.publish) || !r.retry(r.mount) {
 		return
 	}
-	r.mounted = true
+	r.change(func() { r.mounted = true })
 	for i := range r.pod.Spec.InitContainers {
 		if !r.keepRunning(r.pod.Spec.InitContainers[i], &r.inits[i], true) {
 			return

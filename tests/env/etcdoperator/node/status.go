@@ -26,6 +26,8 @@ func waitingStatus(c corev1.Container, reason string) corev1.ContainerStatus {
 
 // publish writes the Pod's status. The UID makes it fail for a namesake.
 func (r *runner) publish(ctx context.Context) error {
+	r.writing.Lock()
+	defer r.writing.Unlock()
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": r.pod.UID}, "status": r.snapshot()})
 	if err != nil {
 		return err
