@@ -118,7 +118,7 @@ func availableBeforeReady(ctx context.Context, t *Target) error {
 				return false, fmt.Errorf("the first reason of Available=True is %s", cond.Reason)
 			}
 			if c.Status.ClusterID == "" || c.Status.ReadyMembers != 0 {
-				return false, fmt.Errorf("Available with cluster ID %q and %d ready members", c.Status.ClusterID, c.Status.ReadyMembers)
+				return false, fmt.Errorf("it is Available with cluster ID %q and %d ready members", c.Status.ClusterID, c.Status.ReadyMembers)
 			}
 			return true, nil
 		})
