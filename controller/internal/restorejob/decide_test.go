@@ -1,7 +1,6 @@
 package restorejob
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"regexp"
@@ -337,33 +336,45 @@ func TestDecideKeepsItsRulesInEveryState(t *testing.T) {
 	for i := range 200_000 {
 		s := shaken(rng, cases[i%len(cases)].seen)
 		d := Decide(s)
-		state := func() string {
-			return fmt.Sprintf("row %s from %+v record %+v cluster %+v release %+v", d.Row, s, s.Record, s.Cluster, s.Release)
-		}
-		require.NotEqual(t, "None", d.Row, state())
-		switch d.Action {
-		case ActionDelete:
-			require.True(t, s.Record.DeleteIntended && s.Cluster.UID == s.Record.OldUID && !s.Cluster.Ours, state())
-			require.True(t, s.Release == nil || (s.Release.Suspended && s.Release.Finalizer), state())
-		case ActionIntendDelete:
-			require.True(t, s.Gates.Proven && s.Gates.Prepared && s.Gates.SafetyCopied && s.Gates.Fenced && s.Job.Announced == s.Record.SHA256, state())
-			require.False(t, s.Job.Deleting || s.Expired() || s.stale() || (s.Release != nil && s.Release.Busy), state())
-		case ActionRecreate:
-			require.True(t, s.Cluster == nil && s.Record.DeleteIntended && len(s.Leftovers) == 0 && !s.Namespace.Terminating, state())
-		case ActionResume:
-			require.True(t, s.Record.Outcome.Resume, state())
-		case ActionConclude:
-			if s.Record.DeleteIntended && d.Outcome.Resume && d.Row != RowGiveUp {
-				require.True(t, s.latched(), "the release resumes only onto a cluster that formed a quorum: %s", state())
-			}
-			if d.Outcome.Succeeded {
-				require.True(t, s.whole(), state())
-			}
-		}
-		if terminal(s) {
-			require.Contains(t, []Verb{Rest, Do}, d.Verb, state())
+		if broken := brokenRule(s, d); broken != "" {
+			t.Fatalf("%s: row %s from %+v, record %+v, cluster %+v, release %+v", broken, d.Row, s, s.Record, s.Cluster, s.Release)
 		}
 	}
+}
+
+// brokenRule names the rule that a decision breaks.
+func brokenRule(s Seen, d Decision) string {
+	held := s.Release == nil || (s.Release.Suspended && s.Release.Finalizer)
+	switch d.Action {
+	case ActionDelete:
+		if !s.Record.DeleteIntended || s.Cluster.UID != s.Record.OldUID || s.Cluster.Ours || !held {
+			return "only the captured cluster is deleted, after the intent, under a held release"
+		}
+	case ActionIntendDelete:
+		ready := s.Gates == Gates{true, true, true, true} && s.Job.Announced == s.Record.SHA256 && !s.stale()
+		if !ready || s.Job.Deleting || s.Expired() || !held || (s.Release != nil && s.Release.Busy) {
+			return "nothing is deleted before all is ready"
+		}
+	case ActionRecreate:
+		if s.Cluster != nil || !s.Record.DeleteIntended || len(s.Leftovers) > 0 || s.Namespace.Terminating {
+			return "nothing is recreated beside what is left"
+		}
+	case ActionResume:
+		if !s.Record.Outcome.Resume {
+			return "a release resumes only by the outcome"
+		}
+	case ActionConclude:
+		if s.Record.DeleteIntended && d.Outcome.Resume && d.Row != RowGiveUp && !s.latched() {
+			return "a release resumes only onto a cluster that formed a quorum"
+		}
+		if d.Outcome.Succeeded && !s.whole() {
+			return "only a whole cluster is a success"
+		}
+	}
+	if d.Row == "None" || (terminal(s) && d.Verb != Rest && d.Verb != Do) {
+		return "every state has a row, and a final phase stays"
+	}
+	return ""
 }
 
 // shaken changes a few facts at random.

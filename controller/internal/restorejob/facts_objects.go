@@ -1,9 +1,9 @@
 package restorejob
 
 import (
-	"strings"
-
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -62,12 +62,12 @@ func typedRelease(u *unstructured.Unstructured) (*fluxv2.HelmRelease, error) {
 	return hr, nil
 }
 
-func releaseFacts(r *release, job types.UID, now time.Time) *ReleaseFacts {
+func releaseFacts(r *release, cluster *unstructured.Unstructured, job types.UID, now time.Time) *ReleaseFacts {
 	return &ReleaseFacts{
 		Name: r.typed.Name, Deleting: !r.typed.DeletionTimestamp.IsZero(), Suspended: r.typed.Spec.Suspend,
 		Finalizer: controllerutil.ContainsFinalizer(r.typed, backupsv1alpha1.RestoreFinalizer),
 		Marked:    r.typed.Annotations[backupsv1alpha1.AnnotationSuspendedBy] == string(job),
-		Unsafe:    unsafeRelease(r.typed), Busy: busyRelease(r.typed, now),
+		Unsafe:    unsafeRelease(r.typed, appliedByFlux(cluster)), Busy: busyRelease(r.typed, now),
 	}
 }
 
@@ -85,13 +85,28 @@ func busyRelease(hr *fluxv2.HelmRelease, now time.Time) bool {
 	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == "Progressing" && now.Sub(c.LastTransitionTime.Time) < timeout+time.Minute
 }
 
-// unsafeRelease tells why a release could delete or replace the restored cluster as soon as it is resumed.
-func unsafeRelease(hr *fluxv2.HelmRelease) string {
+// appliedByFlux tells that helm-controller applied the cluster server-side. Where spec.upgrade.serverSideApply is not set, it goes on as it began.
+func appliedByFlux(cluster *unstructured.Unstructured) bool {
+	if cluster == nil {
+		return false
+	}
+	return slices.ContainsFunc(cluster.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager == fluxFieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
+	})
+}
+
+// fluxFieldManager is the name under which helm-controller applies.
+const fluxFieldManager = "helm-controller"
+
+// unsafeRelease tells why a release could delete or replace the restored cluster as soon as it is resumed. With server-side apply, force only settles
+// conflicts between field managers; without it, objects are replaced.
+func unsafeRelease(hr *fluxv2.HelmRelease, applied bool) string {
 	up := hr.Spec.Upgrade
 	if up == nil {
 		return ""
 	}
-	if up.Force && up.ServerSideApply != "enabled" {
+	serverSide := up.ServerSideApply == "enabled" || (up.ServerSideApply != "disabled" && applied)
+	if up.Force && !serverSide {
 		return "spec.upgrade.force replaces what it cannot patch, and spec.bootstrap of a restored cluster cannot be patched away: " +
 			"remove it, or set spec.upgrade.serverSideApply to enabled"
 	}

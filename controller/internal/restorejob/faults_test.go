@@ -62,7 +62,7 @@ func TestRefusalsTouchNothing(t *testing.T) {
 	}{
 		{"parked", backupsv1alpha1.ReasonClusterParked, "spec.replicas is 0", func(g *rig) { g.patchCluster(`{"spec":{"replicas":0}}`) }},
 		{"another minor", backupsv1alpha1.ReasonVersionUnsupported, "spec.version is 3.5.21", func(g *rig) { g.patchCluster(`{"spec":{"version":"3.5.21"}}`) }},
-		{"C57b forced upgrades", backupsv1alpha1.ReasonReleaseUnsafe, "spec.upgrade.force", func(g *rig) { g.patchRelease(`{"spec":{"upgrade":{"force":true}}}`) }},
+		{"C57b forced upgrades", backupsv1alpha1.ReasonReleaseUnsafe, "spec.upgrade.force", func(g *rig) { g.patchRelease(`{"spec":{"upgrade":{"force":true,"serverSideApply":"disabled"}}}`) }},
 		{"C57d remediation", backupsv1alpha1.ReasonReleaseUnsafe, "spec.upgrade.remediation", func(g *rig) {
 			g.patchRelease(`{"spec":{"upgrade":{"remediation":{"retries":2,"strategy":"uninstall"}}}}`)
 		}},

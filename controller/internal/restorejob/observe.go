@@ -171,7 +171,7 @@ func (r *Reconciler) observeRelease(ctx context.Context, w *world) error {
 	if w.release.typed, err = typedRelease(u); err != nil {
 		return err
 	}
-	w.seen.Release = releaseFacts(w.release, w.job.UID, w.seen.Now)
+	w.seen.Release = releaseFacts(w.release, w.cluster, w.job.UID, w.seen.Now)
 	return nil
 }
 

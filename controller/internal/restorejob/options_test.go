@@ -56,21 +56,24 @@ func TestBusyRelease(t *testing.T) {
 func TestC57UnsafeRelease(t *testing.T) {
 	yes, no := true, false
 	for _, c := range []struct {
-		name   string
-		up     *fluxv2.Upgrade
-		unsafe string
+		name    string
+		up      *fluxv2.Upgrade
+		applied bool
+		unsafe  string
 	}{
-		{"nothing said", nil, ""},
-		{"force", &fluxv2.Upgrade{Force: true}, "spec.upgrade.force"},
-		{"force, apply method unknown", &fluxv2.Upgrade{Force: true, ServerSideApply: "auto"}, "spec.upgrade.force"},
-		{"force with server-side apply", &fluxv2.Upgrade{Force: true, ServerSideApply: "enabled"}, ""},
-		{"retries", &fluxv2.Upgrade{Remediation: &fluxv2.UpgradeRemediation{Retries: 3}}, "spec.upgrade.remediation"},
-		{"retries without end", &fluxv2.Upgrade{Remediation: &fluxv2.UpgradeRemediation{Retries: -1}}, "spec.upgrade.remediation"},
-		{"the last failure", &fluxv2.Upgrade{Remediation: &fluxv2.UpgradeRemediation{RemediateLastFailure: &yes}}, "spec.upgrade.remediation"},
-		{"not even the last failure", &fluxv2.Upgrade{Remediation: &fluxv2.UpgradeRemediation{RemediateLastFailure: &no}}, ""},
-		{"as Cozystack makes them", &fluxv2.Upgrade{Strategy: &fluxv2.ActionStrategy{Name: fluxv2.StrategyRetryOnFailure}, Remediation: &fluxv2.UpgradeRemediation{Retries: -1}}, ""},
+		{"nothing said", nil, false, ""},
+		{"force", &fluxv2.Upgrade{Force: true}, false, "spec.upgrade.force"},
+		{"force, apply method unknown", &fluxv2.Upgrade{Force: true, ServerSideApply: "auto"}, false, "spec.upgrade.force"},
+		{"force, applied server-side so far", &fluxv2.Upgrade{Force: true, ServerSideApply: "auto"}, true, ""},
+		{"force, no longer server-side", &fluxv2.Upgrade{Force: true, ServerSideApply: "disabled"}, true, "spec.upgrade.force"},
+		{"force with server-side apply", &fluxv2.Upgrade{Force: true, ServerSideApply: "enabled"}, false, ""},
+		{"retries", &fluxv2.Upgrade{Remediation: &fluxv2.UpgradeRemediation{Retries: 3}}, false, "spec.upgrade.remediation"},
+		{"retries without end", &fluxv2.Upgrade{Remediation: &fluxv2.UpgradeRemediation{Retries: -1}}, false, "spec.upgrade.remediation"},
+		{"the last failure", &fluxv2.Upgrade{Remediation: &fluxv2.UpgradeRemediation{RemediateLastFailure: &yes}}, false, "spec.upgrade.remediation"},
+		{"not even the last failure", &fluxv2.Upgrade{Remediation: &fluxv2.UpgradeRemediation{RemediateLastFailure: &no}}, false, ""},
+		{"as Cozystack makes them", &fluxv2.Upgrade{Strategy: &fluxv2.ActionStrategy{Name: fluxv2.StrategyRetryOnFailure}, Remediation: &fluxv2.UpgradeRemediation{Retries: -1}}, false, ""},
 	} {
-		got := unsafeRelease(&fluxv2.HelmRelease{Spec: fluxv2.HelmReleaseSpec{Upgrade: c.up}})
+		got := unsafeRelease(&fluxv2.HelmRelease{Spec: fluxv2.HelmReleaseSpec{Upgrade: c.up}}, c.applied)
 		if c.unsafe == "" {
 			require.Empty(t, got, c.name)
 		} else {
