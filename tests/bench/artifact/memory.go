@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -31,6 +32,18 @@ func anonymous() (stop func() int64) {
 		}
 	}()
 	return func() int64 { close(done); return <-peak }
+}
+
+// processor is the time that this process and the children that have ended have used.
+func processor() time.Duration {
+	var total int64
+	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+		var u syscall.Rusage
+		if syscall.Getrusage(who, &u) == nil {
+			total += u.Utime.Nano() + u.Stime.Nano()
+		}
+	}
+	return time.Duration(total)
 }
 
 func children() (pids []string) {
