@@ -22,7 +22,7 @@ help: ## List the targets
 demo: tools ## The main job, end to end, on the local environment: install, back up, damage, restore
 	$(GO) build -o $(BIN)/etcd-controller ./controller/cmd/etcd-controller
 	$(GO) build -o $(BIN)/demo ./tests/demo
-	$(BIN)/demo
+	COZY_ETCD_CONTROLLER=$(BIN)/etcd-controller $(BIN)/demo
 
 .PHONY: env
 env: tools ## Bring the local environment up in the foreground until Ctrl-C

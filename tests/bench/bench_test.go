@@ -36,7 +36,7 @@ func start(b *testing.B) *harness.Tenant {
 	c, err := p.StartController(ctx, "--leader-elect=true")
 	require.NoError(b, err)
 	b.Cleanup(func() { c.Stop(10 * time.Second) })
-	t, err := p.InstallTenant(ctx, "bench", time.Hour, map[string]any{"replicas": 1})
+	t, err := p.InstallTenant(ctx, "bench", time.Hour, harness.Quick(1))
 	require.NoError(b, err)
 	_, err = t.AwaitWhole(ctx, 1, time.Minute)
 	require.NoError(b, err)

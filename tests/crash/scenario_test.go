@@ -45,7 +45,7 @@ func play(t *testing.T, p *harness.Platform, job string, n int) outcome {
 	defer proxy.Close()
 	config, err := p.KubeconfigVia(proxy.URL)
 	require.NoError(t, err)
-	tenant, err := p.InstallTenant(ctx, fmt.Sprintf("crash-%s-%d", job, n), time.Hour, map[string]any{"replicas": 1})
+	tenant, err := p.InstallTenant(ctx, fmt.Sprintf("crash-%s-%d", job, n), time.Hour, harness.Quick(1))
 	require.NoError(t, err)
 	s := &scenario{t: t, proxy: proxy, tenant: tenant, config: config}
 	s.start(ctx)

@@ -15,7 +15,7 @@ import (
 func TestBackUpDamageRestore(t *testing.T) {
 	ctx := t.Context()
 	startController(t)
-	tenant, err := platform.InstallTenant(ctx, "main-job", 5*time.Minute, map[string]any{"replicas": 1})
+	tenant, err := platform.InstallTenant(ctx, "main-job", 5*time.Minute, harness.Quick(1))
 	require.NoError(t, err)
 	old, err := tenant.AwaitWhole(ctx, 1, time.Minute)
 	require.NoError(t, err)
