@@ -31,7 +31,6 @@ env: tools ## Bring the local environment up in the foreground until Ctrl-C
 ##@ Test
 .PHONY: test
 test: tools chart-tools ## All tests
-	$(GO) vet ./...
 	$(BIN)/helm-unittest charts/etcd
 	$(GO) test $(LINK) -timeout $(GOTEST_TIMEOUT) ./...
 
