@@ -5,10 +5,16 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cozy-etcd/cozy-etcd/backupstrategy/artifact"
 	"github.com/cozy-etcd/cozy-etcd/tests/harness"
 )
 
 func (d *demo) restore(ctx context.Context) error {
+	last, err := d.client.Get(ctx, "/registry/first/00000")
+	if err != nil {
+		return err
+	}
+	before := last.Header.Revision
 	if _, err := d.tenant.Restore(ctx, "repair", "before-damage", nil); err != nil {
 		return err
 	}
@@ -19,7 +25,7 @@ func (d *demo) restore(ctx context.Context) error {
 	for _, c := range job.Status.Conditions {
 		d.report.note("%-14s %-5s %s", c.Type, c.Status, c.Reason)
 	}
-	cluster, err := d.tenant.AwaitWhole(ctx, 3, time.Second)
+	cluster, err := d.tenant.AwaitWhole(ctx, 3, 10*time.Second)
 	if err != nil {
 		return err
 	}
@@ -32,6 +38,31 @@ func (d *demo) restore(ctx context.Context) error {
 		return err
 	}
 	d.report.proof("exactly the %d keys of the backup", len(d.backedUp))
+	return d.noRewind(ctx, before)
+}
+
+// noRewind proves that no member is behind what clients have seen before the restore: a revision that comes again would make API servers serve stale state.
+func (d *demo) noRewind(ctx context.Context, before int64) error {
+	revisions, err := d.tenant.Revisions(ctx)
+	if err != nil {
+		return err
+	}
+	for member, revision := range revisions {
+		if revision < before {
+			return fmt.Errorf("member %s is at revision %d, but clients have seen %d before the restore", member, revision, before)
+		}
+	}
+	d.report.proof("no rewind: revision %d before, now %v", before, revisions)
+	stored, err := d.env.S3.List(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, key := range stored {
+		if _, prepared := artifact.PreparedFor(key); prepared {
+			return fmt.Errorf("the prepared copy %s is still in the bucket", key)
+		}
+	}
+	d.report.proof("the prepared copy is gone from the bucket, the Backup's object is there")
 	return nil
 }
 

@@ -133,6 +133,7 @@ func (p *Platform) launch(ctx context.Context, until string, extra ...string) (*
 		"--kubeconfig=" + p.kubeconfig, "--namespace=" + SystemNamespace, "--leader-elect=false",
 		"--metrics-bind-address=" + metrics, "--health-probe-bind-address=" + health,
 		"--etcd-resolve=*=" + p.Front.Addr(), "--zap-devel=false",
+		"--etcdutl-dir=" + p.Bin, "--scratch-dir=" + filepath.Join(p.Dir, "scratch"),
 	}, extra...)
 	c.Process, err = process.Start(ctx, process.Spec{
 		Name: name, Path: p.Binary, Args: args, Dir: p.Dir, StartTimeout: 30 * time.Second,

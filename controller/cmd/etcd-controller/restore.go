@@ -15,11 +15,17 @@ import (
 // setupRestores adds the reconciler of RestoreJobs and the look-out for records that no job belongs to.
 func setupRestores(mgr ctrl.Manager, o options, wrap func(reconcile.Reconciler) reconcile.Reconciler) error {
 	records := &record.Store{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Namespace: o.namespace}
+	prover, err := newProver(mgr.GetAPIReader(), o)
+	if err != nil {
+		return err
+	}
 	r := &restorejob.Reconciler{
 		Client:        mgr.GetClient(),
 		Reader:        mgr.GetAPIReader(),
 		Records:       records,
 		Sources:       restorejob.StrategySources{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()},
+		Artifacts:     prover,
+		Background:    restorejob.NewBackground(),
 		Dialer:        etcd.NetDialer{Resolve: o.resolve},
 		TLS:           restorejob.SecretTLS(mgr.GetAPIReader()),
 		Events:        mgr.GetEventRecorder("etcd-controller"),

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -85,8 +86,11 @@ func (r *reader) HashKV(ctx context.Context, revision int64) (Hash, error) {
 	return Hash{Hash: h.Hash, HashRevision: h.HashRevision, CompactRevision: h.CompactRevision}, nil
 }
 
-func (r *reader) CountKeys(ctx context.Context) (int64, error) {
-	g, err := r.c.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCountOnly())
+func (r *reader) CountKeys(ctx context.Context, revision int64) (int64, error) {
+	g, err := r.c.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCountOnly(), clientv3.WithRev(revision))
+	if errors.Is(err, rpctypes.ErrCompacted) {
+		return 0, r.wrap("key count", ErrCompacted)
+	}
 	if err != nil {
 		return 0, r.wrap("key count", err)
 	}

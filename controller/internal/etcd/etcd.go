@@ -4,7 +4,11 @@ package etcd
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 )
+
+// ErrCompacted says that a member no longer has the revision that was asked for.
+var ErrCompacted = errors.New("the revision is compacted")
 
 // Target is one server to talk to.
 type Target struct {
@@ -27,8 +31,9 @@ type Reader interface {
 	Members(ctx context.Context) ([]Member, error)
 	// HashKV hashes the member's key space up to revision; 0 means its current one.
 	HashKV(ctx context.Context, revision int64) (Hash, error)
-	// CountKeys counts the live keys, linearizably. The empty key that a restore with a revision bump writes is not counted.
-	CountKeys(ctx context.Context) (int64, error)
+	// CountKeys counts the keys that were live at a revision; 0 means now. The empty key that a restore with a revision bump writes is not counted.
+	// ErrCompacted says that the revision is too old.
+	CountKeys(ctx context.Context, revision int64) (int64, error)
 	Close() error
 }
 

@@ -45,6 +45,16 @@ type Record struct {
 	Source Source `json:"source"`
 	// Revision that the snapshot holds at least; 0 means that nobody recorded it.
 	Revision int64 `json:"revision,omitempty"`
+	// EtcdVersion that the snapshot was taken with, where the Backup says so; empty otherwise.
+	EtcdVersion string `json:"etcdVersion,omitempty"`
+	// AllowOtherMinor accepts a snapshot of the minor before the cluster's, or of an unknown one.
+	AllowOtherMinor bool `json:"allowOtherMinor,omitempty"`
+	// HighWater is the highest revision that the restore before this one knew of; 0 where there was none.
+	HighWater int64 `json:"highWater,omitempty"`
+	// Proof is what the source turned out to be; nil until it has passed.
+	Proof *Proof `json:"proof,omitempty"`
+	// Prepared is the copy that the cluster starts from; nil until it is planned.
+	Prepared *Prepared `json:"prepared,omitempty"`
 	// TimeoutSeconds of the whole restore.
 	TimeoutSeconds int64 `json:"timeoutSeconds"`
 
@@ -86,6 +96,8 @@ type Source struct {
 	Region                string `json:"region,omitempty"`
 	ForcePathStyle        bool   `json:"forcePathStyle,omitempty"`
 	CredentialsSecretName string `json:"credentialsSecretName"`
+	SizeBytes             int64  `json:"sizeBytes,omitempty"` // as recorded at the backup; 0 where it was not
+	Checksum              string `json:"checksum,omitempty"`  // sha256:<hex> as recorded; empty where it was not
 }
 
 // Release is a HelmRelease before a restore touched it.

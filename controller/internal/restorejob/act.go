@@ -36,13 +36,27 @@ func (r *Reconciler) act(ctx context.Context, w *world, d Decision) error {
 	case ActionForget:
 		return r.Records.Delete(ctx, record.Name(w.job.UID))
 	case ActionForgetSuperseded:
-		return r.Records.Delete(ctx, w.record.Supersedes)
+		return r.forgetSuperseded(ctx, w)
 	case ActionSuspend:
 		return r.suspend(ctx, w)
 	case ActionResume:
 		return r.resume(ctx, w)
 	case ActionLeaveSuspended:
 		return r.leaveSuspended(ctx, w)
+	}
+	return r.actOnArtifact(ctx, w, d)
+}
+
+func (r *Reconciler) actOnArtifact(ctx context.Context, w *world, d Decision) error {
+	switch d.Action {
+	case ActionProve:
+		return r.prove(ctx, w, d)
+	case ActionIntendPrepare:
+		return r.intendPrepare(ctx, w)
+	case ActionPrepare:
+		return r.prepare(ctx, w, d)
+	case ActionDiscard:
+		return r.discard(ctx, w, w.record)
 	}
 	return r.actOnCluster(ctx, w, d)
 }
@@ -94,10 +108,10 @@ func (r *Reconciler) capture(ctx context.Context, w *world) error {
 			Job:         record.Job{Namespace: w.job.Namespace, Name: w.job.Name, UID: w.job.UID},
 			Application: w.application(), CreatedAt: metav1.NewTime(r.Now()),
 			Source: w.request.source, Revision: w.request.revision, TimeoutSeconds: int64(w.seen.Request.Timeout.Seconds()),
-			SpecFrom: w.seen.Request.SpecFrom,
+			SpecFrom: w.seen.Request.SpecFrom, EtcdVersion: w.request.version, AllowOtherMinor: w.request.options.AllowOtherMinor,
 		}
 		if older := w.request.older; older != nil {
-			rec.Supersedes = record.Name(older.Job.UID)
+			rec.Supersedes, rec.HighWater = record.Name(older.Job.UID), older.Highest()
 		}
 		if err := rec.SetCluster(w.request.spec); err != nil {
 			return err
@@ -142,11 +156,15 @@ func (r *Reconciler) intendDelete(ctx context.Context, w *world) error {
 	if err := r.dryRun(ctx, w); err != nil {
 		return err
 	}
+	if again, err := r.overtaken(ctx, w); again || err != nil {
+		return err
+	}
 	w.record.Intend(record.StepDelete, r.Now())
 	return r.Records.Save(ctx, w.record)
 }
 
 func (r *Reconciler) conclude(ctx context.Context, w *world, o OutcomeFacts) error {
+	r.Background.stop(w.job.UID)
 	w.record.Outcome = &record.Outcome{
 		Succeeded: o.Succeeded, Reason: o.Reason, Message: o.Message, Resume: o.Resume, Keep: o.Keep, At: metav1.NewTime(r.Now()),
 	}

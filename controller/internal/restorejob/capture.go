@@ -72,7 +72,7 @@ func recreated(r *record.Record) *unstructured.Unstructured {
 		spec = map[string]any{}
 		u.Object["spec"] = spec
 	}
-	spec["bootstrap"] = map[string]any{"restore": map[string]any{"source": map[string]any{"s3": s3Location(r.Source)}}}
+	spec["bootstrap"] = map[string]any{"restore": map[string]any{"source": map[string]any{"s3": s3Location(r.Start())}}}
 	if deadline, raised := raisedDeadline(r); raised {
 		spec["progressDeadlineSeconds"] = deadline
 	}

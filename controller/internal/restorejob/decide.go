@@ -27,7 +27,9 @@ const (
 	ActionIntendSuspend    Action = "IntendSuspend"    // the record
 	ActionSuspend          Action = "Suspend"          // the HelmRelease
 	ActionProve            Action = "Prove"            // the artifact
-	ActionPrepare          Action = "Prepare"          // the artifact
+	ActionIntendPrepare    Action = "IntendPrepare"    // the record: key and revision of the prepared copy
+	ActionPrepare          Action = "Prepare"          // the prepared copy
+	ActionDiscard          Action = "Discard"          // the prepared copy
 	ActionSafetyCopy       Action = "SafetyCopy"       // a snapshot of the live cluster
 	ActionFence            Action = "Fence"            // the admission policy
 	ActionIntendDelete     Action = "IntendDelete"     // the record

@@ -51,7 +51,7 @@ func started() Seen {
 func captured() Seen {
 	s := started()
 	s.Request = nil
-	s.Record = &RecordFacts{Timeout: time.Hour, SHA256: "5a", OldUID: "old", OldClusterID: "a1", Revision: 10, SuspendIntended: true, HasRelease: true}
+	s.Record = &RecordFacts{Timeout: time.Hour, SHA256: "5a", OldUID: "old", OldClusterID: "a1", Revision: 10, Keys: 4, PreparedKey: "p/x.prepared-1.db", SuspendIntended: true, HasRelease: true}
 	s.Job.Announced = "5a"
 	s.Cluster.Captured = true
 	s.Release = &ReleaseFacts{Name: "etcd", Suspended: true, Finalizer: true, Marked: true}
@@ -93,6 +93,7 @@ func ended3(o OutcomeFacts) Seen {
 func finished3(phase backupsv1alpha1.RestoreJobPhase, o OutcomeFacts) Seen {
 	s := ended3(o)
 	s.Job.Phase = phase
+	s.Record.PreparedKey = ""
 	return s
 }
 
@@ -144,6 +145,13 @@ func finalCases() []decideCase {
 	return []decideCase{
 		{RowFinished, "terminal", with(finished3(okPhase, good), func(s *Seen) { s.Job.Finalizer = false }), Rest, "", ""},
 		{RowFinished, "terminal, somebody else's finalizer on a live job", with(finished3(okPhase, good), func(s *Seen) { s.Job.Finalizer = false; s.Job.StockFinalizer = true }), Rest, "", ""},
+		{RowDiscard, "the copy has done its work", with(finished3(okPhase, good), func(s *Seen) { s.Record.PreparedKey = "p/x.prepared-1.db" }), Do, ActionDiscard, ""},
+		{RowDiscard, "another object is what the cluster starts from", with(finished3(badPhase, broken), func(s *Seen) {
+			s.Record.PreparedKey, s.Cluster.StartsFrom, s.Cluster.ClusterID = "p/x.prepared-1.db", "p/x.db", ""
+		}), Do, ActionDiscard, ""},
+		{RowLetGo, "a seed may still read the copy", with(finished3(badPhase, broken), func(s *Seen) {
+			s.Record.PreparedKey, s.Cluster.StartsFrom, s.Cluster.ClusterID = "p/x.prepared-1.db", "p/x.prepared-1.db", ""
+		}), Do, ActionLetGo, ""},
 		{RowForgetSuperseded, "succeeded from an older record", with(finished3(okPhase, good), func(s *Seen) { s.Record.Superseded = "restore-x" }), Do, ActionForgetSuperseded, ""},
 		{RowForget, "succeeded", finished3(okPhase, good), Do, ActionForget, ""},
 		{RowForget, "a failed restore leaves the older record", with(finished3(badPhase, OutcomeFacts{Resume: true}), func(s *Seen) { s.Record.Superseded = "restore-x" }), Do, ActionForget, ""},
@@ -221,6 +229,12 @@ func reversibleCases() []decideCase {
 		at(RowRecapture, "the cluster vanished", Intend, ActionCapture, "", func(s *Seen) { s.Cluster = nil }),
 		at(RowAnnounce, "digest not shown", Intend, ActionAnnounce, backupsv1alpha1.ReasonCapturing, func(s *Seen) { s.Job.Announced = "old" }),
 		at(RowProve, "proof", Do, ActionProve, "", func(s *Seen) { s.Gates.Proven = false }),
+		at(RowAwaitProof, "proof under way", Wait, "", backupsv1alpha1.ReasonProving, func(s *Seen) { s.Gates.Proven, s.Working = false, true }),
+		at(RowUnfit, "C30 it does not fit", Intend, ActionConclude, backupsv1alpha1.ReasonQuotaTooSmall, func(s *Seen) {
+			s.Unfit = &Problem{Reason: backupsv1alpha1.ReasonQuotaTooSmall, Message: "9 bytes and 8"}
+		}),
+		at(RowIntendPrepare, "no copy is planned", Intend, ActionIntendPrepare, backupsv1alpha1.ReasonPreparing, func(s *Seen) { s.Record.PreparedKey, s.Gates.Prepared = "", false }),
+		at(RowAwaitPrepared, "preparation under way", Wait, "", backupsv1alpha1.ReasonPreparing, func(s *Seen) { s.Gates.Prepared, s.Working = false, true }),
 		at(RowPrepare, "preparation", Do, ActionPrepare, "", func(s *Seen) { s.Gates.Prepared = false }),
 		at(RowSafetyCopy, "safety copy", Do, ActionSafetyCopy, "", func(s *Seen) { s.Gates.SafetyCopied = false }),
 		at(RowIntendSuspend, "before the suspension", Intend, ActionIntendSuspend, backupsv1alpha1.ReasonSuspending, fresh),
@@ -297,6 +311,7 @@ func memberCases() []decideCase {
 		}),
 		not(RowVerify, "a learner by its word", each(func(m *MemberFacts) { m.Etcd.Learner = true })),
 		not(RowVerify, "an older revision", each(func(m *MemberFacts) { m.Etcd.Revision = 9 })),
+		not(RowVerify, "keys missing", each(func(m *MemberFacts) { m.Etcd.Keys, m.Etcd.KeysKnown = 3, true })),
 		not(RowVerify, "an alarm", each(func(m *MemberFacts) { m.Etcd.Alarms = []string{"NOSPACE"} })),
 		not(RowVerify, "another cluster", each(func(m *MemberFacts) { m.Etcd.ClusterID = "c3" })),
 		not(RowVerify, "the former cluster", each(func(m *MemberFacts) { m.Etcd.ClusterID = "a1" })),
@@ -352,12 +367,16 @@ func brokenRule(s Seen, d Decision) string {
 		}
 	case ActionIntendDelete:
 		ready := s.Gates == Gates{true, true, true, true} && s.Job.Announced == s.Record.SHA256 && !s.stale()
-		if !ready || s.Job.Deleting || s.Expired() || !held || (s.Release != nil && s.Release.Busy) {
+		if !ready || s.Unfit != nil || s.Record.PreparedKey == "" || s.Job.Deleting || s.Expired() || !held || (s.Release != nil && s.Release.Busy) {
 			return "nothing is deleted before all is ready"
 		}
 	case ActionRecreate:
 		if s.Cluster != nil || !s.Record.DeleteIntended || len(s.Leftovers) > 0 || s.Namespace.Terminating {
 			return "nothing is recreated beside what is left"
+		}
+	case ActionDiscard:
+		if s.startsFromPrepared() {
+			return "a copy stays while a seed may read it"
 		}
 	case ActionResume:
 		if !s.Record.Outcome.Resume {
@@ -382,6 +401,7 @@ func shaken(rng *rand.Rand, s Seen) Seen {
 	if s.Record != nil {
 		rec := *s.Record
 		s.Record = &rec
+		choose(rng, &rec.PreparedKey, "", "p/x.prepared-1.db")
 		flip(rng, &rec.DeleteIntended, &rec.SuspendIntended, &rec.WasSuspended, &rec.HasRelease)
 	}
 	if s.Cluster != nil {
@@ -390,6 +410,7 @@ func shaken(rng *rand.Rand, s Seen) Seen {
 		flip(rng, &c.Ours, &c.Owned, &c.Deleting, &c.Captured, &c.DeadlineRaised, &c.Reconciled)
 		choose(rng, &c.UID, "old", "new")
 		choose(rng, &c.ClusterID, "", "a1", "b2")
+		choose(rng, &c.StartsFrom, "", "p/x.prepared-1.db")
 	}
 	if s.Release != nil {
 		r := *s.Release
@@ -397,6 +418,10 @@ func shaken(rng *rand.Rand, s Seen) Seen {
 		flip(rng, &r.Suspended, &r.Finalizer, &r.Marked, &r.Deleting, &r.Busy)
 	}
 	flip(rng, &s.Job.Deleting, &s.Job.Finalizer, &s.Job.StockFinalizer, &s.Job.Serving, &s.Namespace.Terminating)
+	if rng.IntN(8) == 0 {
+		s.Unfit = &Problem{"x", "y"}
+	}
+	flip(rng, &s.Working)
 	flip(rng, &s.Gates.Proven, &s.Gates.Prepared, &s.Gates.SafetyCopied, &s.Gates.Fenced)
 	if rng.IntN(8) == 0 {
 		s.Now = now.Add(3 * time.Hour)

@@ -17,6 +17,10 @@ type Seen struct {
 	Request *RequestFacts
 	Record  *RecordFacts
 	Gates   Gates
+	// Working tells that a step of the job is under way in the background.
+	Working bool
+	// Unfit tells why the proven snapshot cannot be restored into the captured cluster.
+	Unfit *Problem
 	// Release is nil where no HelmRelease is there.
 	Release *ReleaseFacts
 	// Cluster is nil where no EtcdCluster of that name is there.
@@ -43,6 +47,8 @@ type JobFacts struct {
 	Gone bool
 	// Serving tells that the Serving condition is true already.
 	Serving bool
+	// Trouble is the error that the last pass ended with; empty where it ended without one.
+	Trouble string
 }
 
 // NamespaceFacts is the job's namespace.
@@ -81,7 +87,9 @@ type RecordFacts struct {
 	SHA256          string
 	OldUID          string
 	OldClusterID    string
-	Revision        int64
+	Revision        int64  // that the restored cluster has at least; 0 where nobody knows
+	Keys            int64  // live ones in the snapshot; meaningful where a member's count is known
+	PreparedKey     string // of the copy that was planned or made; empty where there is none, or no longer
 	SuspendIntended bool
 	DeleteIntended  bool
 	HasRelease      bool
@@ -122,6 +130,8 @@ type ClusterFacts struct {
 	Ours bool
 	// Captured tells that the record holds it as it is now; meaningful before the deletion.
 	Captured bool
+	// StartsFrom is the key of the object that its data come from.
+	StartsFrom string
 	// Owned tells that its managed fields are as they should be; meaningful where Ours.
 	Owned bool
 	// DeadlineRaised tells that progressDeadlineSeconds is still the value that this restore needs.
@@ -151,4 +161,7 @@ type EtcdFacts struct {
 	HashKnown bool // of the same revision as the other members'
 	Alarms    []string
 	Learner   bool
+	// Keys that were live at the revision that the restored cluster started with.
+	Keys      int64
+	KeysKnown bool
 }

@@ -27,6 +27,7 @@ func clusterFacts(u *unstructured.Unstructured, job types.UID) *ClusterFacts {
 	}
 	id, _, _ := unstructured.NestedString(u.Object, "status", "clusterID")
 	f.ClusterID = strings.TrimLeft(id, "0") // as etcd's own answer is written; an operator may pad it
+	f.StartsFrom, _, _ = unstructured.NestedString(u.Object, "spec", "bootstrap", "restore", "source", "s3", "key")
 	f.Replicas, _ = number(u.Object, "spec", "replicas")
 	f.ReadyMembers, _ = number(u.Object, "status", "readyMembers")
 	f.Reconciled, f.BootstrapFailed = clusterConditions(u)

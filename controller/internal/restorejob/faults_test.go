@@ -69,7 +69,7 @@ func TestRefusalsTouchNothing(t *testing.T) {
 		{"release of another namespace", backupsv1alpha1.ReasonReleaseUnsafe, "flux-system/tenants", func(g *rig) {
 			g.patchCluster(`{"metadata":{"labels":{"helm.toolkit.fluxcd.io/name":"tenants","helm.toolkit.fluxcd.io/namespace":"flux-system"}}}`)
 		}},
-		{"C26 the recreated object would be refused", backupsv1alpha1.ReasonRecreateRefused, "would not take the recreated EtcdCluster", func(g *rig) { g.source.Key = "" }},
+		{"C26 the recreated object would be refused", backupsv1alpha1.ReasonRecreateRefused, "would not take the recreated EtcdCluster", func(g *rig) { g.source.Bucket = "" }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -408,7 +408,7 @@ func TestC35WrongData(t *testing.T) {
 	g.tenant("again")
 	g.answers = func(_ string, s etcd.Status) (etcd.Status, error) { s.Revision = 899; return s, nil }
 	job := g.when("again", backupsv1alpha1.ReasonVerifying)
-	require.Contains(t, job.Status.Message, "it is at revision 899, but the snapshot holds 900")
+	require.Contains(t, job.Status.Message, "it is at revision 899, but the restore starts at 1000900")
 	require.Empty(t, condition(job, "Serving"))
 	g.late = time.Hour
 	require.Equal(t, "True/"+backupsv1alpha1.ReasonDataMismatch, condition(g.finish("again"), "Stalled"))

@@ -27,11 +27,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/cozy-etcd/cozy-etcd/backupstrategy/artifact"
 	"github.com/cozy-etcd/cozy-etcd/controller/api"
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	etcdv1alpha2 "github.com/cozy-etcd/cozy-etcd/controller/api/etcdoperator/v1alpha2"
 	fluxv2 "github.com/cozy-etcd/cozy-etcd/controller/api/flux/v2"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/etcd"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/proof"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/record"
 	"github.com/cozy-etcd/cozy-etcd/tests/env/kube"
 )
@@ -111,6 +113,12 @@ type rig struct {
 	// sources, where set, answers instead of source.
 	sources Sources
 	ops     operator
+	// artifacts, where set, changes what the object store answers; revisions has that of each copy by its key.
+	artifacts  func(verb string) error
+	revisions  sync.Map
+	proven     record.Proof
+	background *Background
+	stored     sync.Map // keys of prepared copies
 
 	late    time.Duration // added to the clock
 	killAt  int           // the write after which the controller dies; 0 means never
@@ -131,6 +139,8 @@ func newRig(t *testing.T) *rig {
 		source: record.Source{Endpoint: "http://s3:9000", Bucket: "b", Key: "p/x.db", Region: "r", ForcePathStyle: true, CredentialsSecretName: "creds"},
 	}
 	g.ops = operator{g: g, members: -1}
+	g.background = NewBackground()
+	g.proven = record.Proof{SizeBytes: 20512, Checksum: "sha256:5a", InUseBytes: 20480, DatabaseBytes: 20480, Minor: "3.6", Revision: 900, Revisions: 800, Keys: 7}
 	require.NoError(t, g.admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: g.ns}}))
 	g.await(func() bool {
 		return g.admin.Get(t.Context(), client.ObjectKey{Namespace: g.ns, Name: "default"}, &corev1.ServiceAccount{}) == nil
@@ -150,6 +160,7 @@ func (g *rig) reconciler() *Reconciler {
 	c := g.watched()
 	return &Reconciler{
 		Client: c, Reader: g.admin, Records: &record.Store{Client: c, Reader: g.admin, Namespace: ownNamespace}, Sources: g, Dialer: g, Events: g.events,
+		Artifacts: g, Background: g.background,
 		TLS:           func(context.Context, *unstructured.Unstructured) (*tls.Config, error) { return nil, nil },
 		Now:           func() time.Time { return time.Now().Add(g.late) },
 		RestoreMinors: []string{"3.6"},
@@ -216,6 +227,51 @@ func (g *rig) Source(ctx context.Context, backup *backupsv1alpha1.Backup) (recor
 	return g.source, nil
 }
 
+func (g *rig) artifact(verb string) error {
+	if g.artifacts != nil {
+		return g.artifacts(verb)
+	}
+	return nil
+}
+
+// Prove implements Artifacts.
+func (g *rig) Prove(context.Context, string, record.Source, proof.Login) (record.Proof, error) {
+	return g.proven, g.artifact("prove")
+}
+
+// Prepare implements Artifacts.
+func (g *rig) Prepare(_ context.Context, _, owner string, source record.Source, proven record.Proof, plan record.Prepared) (record.Prepared, error) {
+	if err := g.artifact("prepare"); err != nil {
+		return plan, err
+	}
+	if plan.Key != artifact.PreparedKey(source.Key, owner) || proven.Minor == "" {
+		return plan, fmt.Errorf("cannot prepare %+v from %+v of etcd %q", plan, source, proven.Minor)
+	}
+	plan.Revision = proven.Revision + plan.Bump
+	g.revisions.Store(plan.Key, plan.Revision)
+	g.stored.Store(plan.Key, true)
+	return plan, nil
+}
+
+// Discard implements Artifacts.
+func (g *rig) Discard(_ context.Context, _, _ string, _ record.Source, key string) error {
+	if err := g.artifact("discard"); err != nil {
+		return err
+	}
+	g.stored.Delete(key)
+	return nil
+}
+
+// copies lists the prepared objects that are stored.
+func (g *rig) copies() []string {
+	keys := []string{}
+	g.stored.Range(func(key, _ any) bool {
+		keys = append(keys, key.(string))
+		return true
+	})
+	return keys
+}
+
 func nested(u *unstructured.Unstructured, path ...string) (string, bool, error) {
 	return unstructured.NestedString(u.Object, path...)
 }
@@ -244,6 +300,11 @@ func (m *fakeMember) Status(ctx context.Context) (etcd.Status, error) {
 		return etcd.Status{}, errors.New("connection refused")
 	}
 	s := etcd.Status{ClusterID: id, Version: "3.6.11", Revision: 1000}
+	if b := cluster.Spec.Bootstrap; b != nil {
+		if revision, ok := m.g.revisions.Load(b.Restore.Source.S3.Key); ok {
+			s.Revision = revision.(int64)
+		}
+	}
 	if m.g.answers != nil {
 		return m.g.answers(m.name, s)
 	}
@@ -256,8 +317,11 @@ func (m *fakeMember) Members(context.Context) ([]etcd.Member, error) {
 func (m *fakeMember) HashKV(_ context.Context, revision int64) (etcd.Hash, error) {
 	return etcd.Hash{Hash: uint32(revision), HashRevision: revision}, nil
 }
-func (m *fakeMember) CountKeys(context.Context) (int64, error) {
-	return 0, errors.New("not asked here")
+func (m *fakeMember) CountKeys(ctx context.Context, revision int64) (int64, error) {
+	if s, err := m.Status(ctx); err != nil || revision > s.Revision {
+		return 0, fmt.Errorf("no revision %d yet: %w", revision, err)
+	}
+	return 7, nil
 }
 func (m *fakeMember) Close() error { return nil }
 
@@ -268,6 +332,7 @@ func (g *rig) once(job string) (res ctrl.Result, err error) {
 			if _, ok := r.(killed); !ok {
 				panic(r)
 			}
+			g.background = NewBackground()
 			res, err = ctrl.Result{RequeueAfter: soon}, nil
 		}
 	}()

@@ -59,6 +59,9 @@ func (r *Reconciler) ask(ctx context.Context, w *world) {
 	})
 	if w.seen.complete() {
 		askHashes(ctx, members, readers)
+		if readers[0] != nil {
+			r.askKeys(ctx, w, &members[0], readers[0])
+		}
 	}
 	for _, reader := range readers {
 		if reader != nil {

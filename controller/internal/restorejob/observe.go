@@ -60,8 +60,24 @@ func (r *Reconciler) observe(ctx context.Context, job *backupsv1alpha1.RestoreJo
 			return nil, err
 		}
 	}
-	w.seen.Gates = Gates{Proven: true, Prepared: true, SafetyCopied: true, Fenced: true}
-	return w, nil
+	return w, r.observeArtifact(w)
+}
+
+// observeArtifact reads from the record how far the artifact is. A safety copy and a fence are not made yet, so those two gates are open.
+func (r *Reconciler) observeArtifact(w *world) error {
+	w.seen.Gates = Gates{SafetyCopied: true, Fenced: true}
+	rec := w.record
+	if rec == nil {
+		return nil
+	}
+	w.seen.Working = r.Background.running(w.job.UID)
+	w.seen.Gates.Proven, w.seen.Gates.Prepared = rec.Proof != nil, rec.Prepared.Stored()
+	if rec.Proof == nil || !reversible(w.seen) {
+		return nil
+	}
+	var err error
+	w.seen.Unfit, err = r.unfit(rec)
+	return err
 }
 
 // application is the name of the application, its EtcdCluster and, as a rule, its HelmRelease; empty while it is not known to be one of ours.
@@ -83,6 +99,9 @@ func jobFacts(job *backupsv1alpha1.RestoreJob) JobFacts {
 		Phase:          job.Status.Phase,
 		Gone:           meta.IsStatusConditionTrue(job.Status.Conditions, backupsv1alpha1.ConditionDeleted),
 		Serving:        meta.IsStatusConditionTrue(job.Status.Conditions, backupsv1alpha1.ConditionServing),
+	}
+	if ready := meta.FindStatusCondition(job.Status.Conditions, backupsv1alpha1.ConditionReady); ready != nil && ready.Reason == backupsv1alpha1.ReasonRetrying {
+		f.Trouble = ready.Message
 	}
 	if job.Status.StartedAt != nil {
 		f.StartedAt = job.Status.StartedAt.Time
@@ -131,9 +150,15 @@ func (r *Reconciler) observeRecord(ctx context.Context, w *world) error {
 		return nil
 	}
 	f := &RecordFacts{
-		Timeout: seconds(rec.TimeoutSeconds), SHA256: rec.SHA256, OldUID: string(rec.OldUID), OldClusterID: rec.OldClusterID, Revision: rec.Revision,
+		Timeout: seconds(rec.TimeoutSeconds), SHA256: rec.SHA256, OldUID: string(rec.OldUID), OldClusterID: rec.OldClusterID, Revision: rec.StartRevision(),
 		SuspendIntended: rec.Intended(record.StepSuspend), DeleteIntended: rec.Intended(record.StepDelete),
 		HasRelease: rec.Release != nil, WasSuspended: rec.Release.WasSuspended(),
+	}
+	if rec.Proof != nil {
+		f.Keys = rec.Proof.Keys
+	}
+	if rec.Prepared != nil && !rec.Prepared.Discarded {
+		f.PreparedKey = rec.Prepared.Key
 	}
 	if o := rec.Outcome; o != nil {
 		f.Outcome = &OutcomeFacts{Succeeded: o.Succeeded, Resume: o.Resume, Keep: o.Keep, Reason: o.Reason, Message: o.Message}

@@ -3,6 +3,7 @@ package restorejob
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -15,6 +16,11 @@ import (
 // optionTimeout is spec.options.restoreTimeoutSeconds: how long the whole restore may take, in whole seconds.
 const optionTimeout = "restoreTimeoutSeconds"
 
+// optionAllowOtherMinor is spec.options.allowOtherMinor: true accepts a snapshot of the etcd minor before the cluster's, or of an unknown one.
+const optionAllowOtherMinor = "allowOtherMinor"
+
+var knownOptions = []string{optionAllowOtherMinor, optionTimeout}
+
 // Limits of optionTimeout. The upper one fits into the operator's own deadline field by far.
 const (
 	minTimeoutSeconds = 10
@@ -23,7 +29,8 @@ const (
 
 // Options is what a RestoreJob may ask for beyond its Backup.
 type Options struct {
-	Timeout time.Duration
+	Timeout         time.Duration
+	AllowOtherMinor bool
 }
 
 // parseOptions reads spec.options. An option that nobody reads is refused: whoever wrote it relies on it.
@@ -42,8 +49,13 @@ func parseOptions(raw *runtime.RawExtension) (Options, *Problem) {
 	}
 	sort.Strings(names)
 	for _, name := range names {
-		if name != optionTimeout {
-			return o, optionProblem("spec.options.%s is unknown: remove it; the known options are: %s", name, strings.Join([]string{optionTimeout}, ", "))
+		if !slices.Contains(knownOptions, name) {
+			return o, optionProblem("spec.options.%s is unknown: remove it; the known options are: %s", name, strings.Join(knownOptions, ", "))
+		}
+	}
+	if value, ok := fields[optionAllowOtherMinor]; ok {
+		if err := json.Unmarshal(value, &o.AllowOtherMinor); err != nil {
+			return o, optionProblem("spec.options.%s is %s: give true or false", optionAllowOtherMinor, shorten(string(value)))
 		}
 	}
 	if value, ok := fields[optionTimeout]; ok {

@@ -35,6 +35,11 @@ func TestOptions(t *testing.T) {
 		require.Equal(t, backupsv1alpha1.ReasonOptionsInvalid, problem.Reason)
 		require.Contains(t, problem.Message, say)
 	}
+	allowed, problem := parseOptions(&runtime.RawExtension{Raw: []byte(`{"allowOtherMinor":true}`)})
+	require.Nil(t, problem)
+	require.True(t, allowed.AllowOtherMinor)
+	_, problem = parseOptions(&runtime.RawExtension{Raw: []byte(`{"allowOtherMinor":"yes"}`)})
+	require.Contains(t, problem.Message, "give true or false")
 	o, problem := parseOptions(nil)
 	require.Nil(t, problem)
 	require.Equal(t, DefaultTimeout, o.Timeout)

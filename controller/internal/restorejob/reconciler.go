@@ -29,10 +29,13 @@ type Reconciler struct {
 	Reader  client.Reader // uncached
 	Records *record.Store
 	Sources Sources
-	Dialer  etcd.Dialer
-	TLS     TLSConfig
-	Events  events.EventRecorder
-	Now     func() time.Time
+	// Artifacts is the object store with the scratch folder, and Background where the long work on them is done.
+	Artifacts  Artifacts
+	Background *Background
+	Dialer     etcd.Dialer
+	TLS        TLSConfig
+	Events     events.EventRecorder
+	Now        func() time.Time
 	// RestoreMinors are the etcd minors that the running operator can restore, such as 3.6.
 	RestoreMinors []string
 	// Wrap, where set, goes around every reconcile: the guard against Cozystack's own driver.

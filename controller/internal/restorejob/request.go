@@ -22,6 +22,8 @@ type request struct {
 	backup   *backupsv1alpha1.Backup
 	source   record.Source
 	revision int64
+	version  string // of etcd; empty where the Backup does not say
+	options  Options
 	// spec is the object to recreate, and older the record that it came from, if it did.
 	spec  map[string]any
 	older *record.Record
@@ -31,7 +33,7 @@ type request struct {
 func (r *Reconciler) observeRequest(ctx context.Context, w *world) error {
 	options, problem := parseOptions(w.job.Spec.Options)
 	f := &RequestFacts{BackupName: w.job.Spec.BackupRef.Name, Timeout: options.Timeout, Options: problem, Restorable: r.RestoreMinors}
-	w.request, w.seen.Request = &request{}, f
+	w.request, w.seen.Request = &request{options: options}, f
 	if ref := w.job.Spec.TargetApplicationRef; ref != nil {
 		f.Target = applicationName(*ref)
 	}
@@ -51,6 +53,7 @@ func (r *Reconciler) observeRequest(ctx context.Context, w *world) error {
 	if revision, err := strconv.ParseInt(backup.Spec.DriverMetadata[backupsv1alpha1.MetadataRevision], 10, 64); err == nil && revision > 0 {
 		w.request.revision = revision
 	}
+	w.request.version = backup.Spec.DriverMetadata[backupsv1alpha1.MetadataEtcdVersion]
 	if err := r.observeSource(ctx, w); err != nil {
 		return err
 	}

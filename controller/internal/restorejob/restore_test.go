@@ -32,7 +32,7 @@ func TestRestoreInPlace(t *testing.T) {
 	require.NotEqual(t, before.GetUID(), after.GetUID())
 	s3, _, err := unstructured.NestedMap(after.Object, "spec", "bootstrap", "restore", "source", "s3")
 	require.NoError(t, err)
-	require.Equal(t, map[string]any{"endpoint": "http://s3:9000", "bucket": "b", "key": "p/x.db", "region": "r", "forcePathStyle": true,
+	require.Equal(t, map[string]any{"endpoint": "http://s3:9000", "bucket": "b", "key": "p/x.prepared-" + string(job.UID) + ".db", "region": "r", "forcePathStyle": true,
 		"credentialsSecretRef": map[string]any{"name": "creds"}}, s3)
 	require.True(t, sameCapture(withoutBootstrap(after), captureOf(before)), "everything else is as it was")
 	hr := g.helmRelease()

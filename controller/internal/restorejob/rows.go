@@ -18,6 +18,7 @@ const (
 // Names of the rows.
 const (
 	RowFinished          = "Finished"
+	RowDiscard           = "Discard"
 	RowForgetSuperseded  = "ForgetSuperseded"
 	RowForget            = "Forget"
 	RowLetGo             = "LetGo"
@@ -56,7 +57,11 @@ const (
 	RowExpiredReversible = "ExpiredReversible"
 	RowRecapture         = "Recapture"
 	RowAnnounce          = "Announce"
+	RowAwaitProof        = "AwaitProof"
 	RowProve             = "Prove"
+	RowUnfit             = "Unfit"
+	RowIntendPrepare     = "IntendPrepare"
+	RowAwaitPrepared     = "AwaitPrepared"
 	RowPrepare           = "Prepare"
 	RowSafetyCopy        = "SafetyCopy"
 	RowIntendSuspend     = "IntendSuspend"

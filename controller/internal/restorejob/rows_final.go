@@ -8,6 +8,9 @@ import (
 // status says so, and the record goes last, since everything else can be found again with it.
 var finalRows = []Row{
 	{RowFinished, func(s Seen) bool { return terminal(s) && !s.holdsJob() }, nothing},
+	{RowDiscard, func(s Seen) bool {
+		return terminal(s) && decided(s) && s.Record.PreparedKey != "" && !s.startsFromPrepared()
+	}, discard},
 	{RowForgetSuperseded, func(s Seen) bool {
 		return terminal(s) && decided(s) && s.Record.Outcome.Succeeded && s.Record.Superseded != ""
 	}, forgetSuperseded},
@@ -35,6 +38,15 @@ func (s Seen) mayResume() bool {
 
 // holdsJob tells that a finalizer that this controller has to remove keeps the RestoreJob.
 func (s Seen) holdsJob() bool { return s.Job.Finalizer || (s.Job.Deleting && s.Job.StockFinalizer) }
+
+// startsFromPrepared tells that a cluster without a cluster ID names the prepared copy: its seed may still have to read it.
+func (s Seen) startsFromPrepared() bool {
+	return s.Cluster != nil && s.Cluster.ClusterID == "" && s.Cluster.StartsFrom == s.Record.PreparedKey
+}
+
+func discard(s Seen) Decision {
+	return do(ActionDiscard, backupsv1alpha1.ReasonSucceeded, "the prepared copy %s is no longer needed", s.Record.PreparedKey)
+}
 
 func nothing(Seen) Decision { return Decision{Verb: Rest} }
 

@@ -1,6 +1,8 @@
 package restorejob
 
 import (
+	"fmt"
+
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 )
 
@@ -13,7 +15,11 @@ var reversibleRows = []Row{
 	{RowExpiredReversible, func(s Seen) bool { return reversible(s) && s.Expired() }, expiredReversible},
 	{RowRecapture, func(s Seen) bool { return reversible(s) && s.stale() }, recapture},
 	{RowAnnounce, func(s Seen) bool { return reversible(s) && s.Job.Announced != s.Record.SHA256 }, announce},
+	{RowAwaitProof, func(s Seen) bool { return reversible(s) && !s.Gates.Proven && s.Working }, awaitProof},
 	{RowProve, func(s Seen) bool { return reversible(s) && !s.Gates.Proven }, prove},
+	{RowUnfit, func(s Seen) bool { return reversible(s) && s.Unfit != nil }, unfit},
+	{RowIntendPrepare, func(s Seen) bool { return reversible(s) && s.Record.PreparedKey == "" }, intendPrepare},
+	{RowAwaitPrepared, func(s Seen) bool { return reversible(s) && !s.Gates.Prepared && s.Working }, awaitPrepared},
 	{RowPrepare, func(s Seen) bool { return reversible(s) && !s.Gates.Prepared }, prepare},
 	{RowSafetyCopy, func(s Seen) bool { return reversible(s) && !s.Gates.SafetyCopied }, safetyCopy},
 	{RowIntendSuspend, func(s Seen) bool { return reversible(s) && s.Release != nil && !s.Record.SuspendIntended }, intendSuspend},
@@ -59,7 +65,11 @@ func abortCluster(s Seen) Decision {
 }
 
 func expiredReversible(s Seen) Decision {
-	return undone(backupsv1alpha1.ReasonDeadlineExceeded, "the restore did not come to the deletion within %s: the cluster was left as it is", s.timeout())
+	trouble := ""
+	if s.Job.Trouble != "" {
+		trouble = fmt.Sprintf(" (%s)", s.Job.Trouble)
+	}
+	return undone(backupsv1alpha1.ReasonDeadlineExceeded, "the restore did not come to the deletion within %s%s: the cluster was left as it is", s.timeout(), trouble)
 }
 
 func recapture(Seen) Decision {
@@ -70,12 +80,33 @@ func announce(s Seen) Decision {
 	return intend(ActionAnnounce, backupsv1alpha1.ReasonCapturing, "the cluster's spec is captured, sha256 %s", s.Record.SHA256)
 }
 
+const (
+	proving   = "fetching and verifying the artifact"
+	preparing = "preparing a copy of the artifact"
+)
+
+func awaitProof(Seen) Decision {
+	return wait(recheckWork, backupsv1alpha1.ReasonProving, proving)
+}
+
 func prove(Seen) Decision {
-	return do(ActionProve, backupsv1alpha1.ReasonVerifying, "verifying the artifact")
+	return do(ActionProve, backupsv1alpha1.ReasonProving, proving)
+}
+
+func unfit(s Seen) Decision {
+	return undone(s.Unfit.Reason, "%s: the cluster was left as it is", s.Unfit.Message)
+}
+
+func intendPrepare(Seen) Decision {
+	return intend(ActionIntendPrepare, backupsv1alpha1.ReasonPreparing, "asking the members for their revisions")
+}
+
+func awaitPrepared(Seen) Decision {
+	return wait(recheckWork, backupsv1alpha1.ReasonPreparing, preparing)
 }
 
 func prepare(Seen) Decision {
-	return do(ActionPrepare, backupsv1alpha1.ReasonVerifying, "preparing the artifact")
+	return do(ActionPrepare, backupsv1alpha1.ReasonPreparing, preparing)
 }
 
 func safetyCopy(Seen) Decision {

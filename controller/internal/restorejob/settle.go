@@ -51,7 +51,7 @@ func (r *Reconciler) settle(ctx context.Context, w *world, d Decision, err error
 // shows tells that a decision is seen from outside.
 func (d Decision) shows() bool {
 	switch d.Action {
-	case ActionStart, ActionAnnounce, ActionAnnounceGone:
+	case ActionStart, ActionAnnounce, ActionAnnounceGone, ActionProve, ActionPrepare:
 		return true
 	}
 	return d.Verb == Wait || d.Verb == Succeed || d.Verb == Fail

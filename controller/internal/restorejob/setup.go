@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	etcdv1alpha2 "github.com/cozy-etcd/cozy-etcd/controller/api/etcdoperator/v1alpha2"
@@ -73,6 +74,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	for _, o := range watchedMetadata {
 		b = b.WatchesMetadata(o, enqueue)
+	}
+	b = b.WatchesRawSource(source.Channel(r.Background.wake, &handler.EnqueueRequestForObject{}))
+	if err := mgr.Add(r.Background); err != nil {
+		return err
 	}
 	var inner reconcile.Reconciler = r
 	if r.Wrap != nil {

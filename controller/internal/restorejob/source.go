@@ -56,7 +56,7 @@ func (s StrategySources) Source(ctx context.Context, backup *backupsv1alpha1.Bac
 	}
 	return record.Source{
 		Endpoint: object.Endpoint, Bucket: object.Bucket, Key: object.Key, Region: object.Region, ForcePathStyle: object.ForcePathStyle,
-		CredentialsSecretName: object.CredentialsSecretName,
+		CredentialsSecretName: object.CredentialsSecretName, SizeBytes: object.SizeBytes, Checksum: object.Checksum,
 	}, nil
 }
 

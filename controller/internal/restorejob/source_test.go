@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/cozy-etcd/cozy-etcd/backupstrategy/artifact"
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	strategyv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/strategy/v1alpha1"
 )
@@ -83,7 +84,7 @@ func TestC24CoordinatesOfAnotherTenantAreRefused(t *testing.T) {
 			if c.reason == "" {
 				require.Equal(t, okPhase, job.Status.Phase, job.Status.Message)
 				key, _, _ := nested(g.cluster(), "spec", "bootstrap", "restore", "source", "s3", "key")
-				require.Equal(t, "inst/"+g.ns+"/etcd/x.db", key)
+				require.Equal(t, artifact.PreparedKey("inst/"+g.ns+"/etcd/x.db", string(job.UID)), key)
 				return
 			}
 			require.Equal(t, "True/"+c.reason, condition(job, "Stalled"))

@@ -66,7 +66,9 @@ func (s Seen) judgeMember(m MemberFacts) (problem string, proven bool) {
 	case e.Learner:
 		return "it is a learner", false
 	case e.Revision < s.Record.Revision:
-		return fmt.Sprintf("it is at revision %d, but the snapshot holds %d", e.Revision, s.Record.Revision), true
+		return fmt.Sprintf("it is at revision %d, but the restore starts at %d", e.Revision, s.Record.Revision), true
+	case e.KeysKnown && e.Keys != s.Record.Keys:
+		return fmt.Sprintf("it has %d keys at revision %d, but the snapshot has %d", e.Keys, s.Record.Revision, s.Record.Keys), true
 	case len(e.Alarms) > 0:
 		return fmt.Sprintf("it reports %s", strings.Join(e.Alarms, ", ")), true
 	case !e.HashKnown:

@@ -105,6 +105,8 @@ const (
 	ReasonWaitingForDeletion     = "WaitingForDeletion"
 	ReasonRecreating             = "Recreating"
 	ReasonWaitingForMembers      = "WaitingForMembers"
+	ReasonProving                = "Proving"
+	ReasonPreparing              = "Preparing"
 	ReasonVerifying              = "Verifying"
 	ReasonResuming               = "Resuming"
 	ReasonBootstrapFailed        = "BootstrapFailed"
@@ -140,6 +142,7 @@ const (
 	ReasonScratchUnusable          = "ScratchUnusable"
 	ReasonToolMissing              = "ToolMissing"
 	ReasonPrepareFailed            = "PrepareFailed"
+	ReasonPreparedObjectLeft       = "PreparedObjectLeft"
 )
 
 // Reasons why a snapshot does not fit a cluster. A version that does not fit is VersionUnsupported.

@@ -1,0 +1,167 @@
+package restorejob
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/cozy-etcd/cozy-etcd/backupstrategy/artifact"
+	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+	"github.com/cozy-etcd/cozy-etcd/controller/fault"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/proof"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/record"
+)
+
+// Artifacts reads and writes the objects of a restore. Terminal faults say what is wrong with them, with the byte or the field.
+type Artifacts interface {
+	// Prove reads all of the source and checks it.
+	Prove(ctx context.Context, namespace string, source record.Source, login proof.Login) (record.Proof, error)
+	// Prepare makes and stores the planned copy. Owner is the RestoreJob's UID.
+	Prepare(ctx context.Context, namespace, owner string, source record.Source, proven record.Proof, plan record.Prepared) (record.Prepared, error)
+	// Discard removes a prepared copy; an absent one is no error.
+	Discard(ctx context.Context, namespace, owner string, source record.Source, key string) error
+}
+
+// discardTimeout bounds the one try to remove a prepared copy.
+const discardTimeout = 30 * time.Second
+
+// inBackground starts a long step, or records what it found out. Between the two the job waits.
+func (r *Reconciler) inBackground(ctx context.Context, w *world, d Decision, do work) error {
+	apply, err, ended := r.Background.collect(w.job.UID, d.Action)
+	if !ended {
+		r.Background.begin(ctx, w.job.DeepCopy(), d.Action, w.seen.Deadline().Sub(w.seen.Now), do)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	apply(w.record)
+	return r.Records.Save(ctx, w.record)
+}
+
+func (r *Reconciler) prove(ctx context.Context, w *world, d Decision) error {
+	namespace, source, version := w.job.Namespace, w.record.Source, w.record.EtcdVersion
+	var login proof.Login
+	if enabled, _, _ := unstructured.NestedBool(w.record.Cluster, "spec", "auth", "enabled"); enabled {
+		login.SecretName, _, _ = unstructured.NestedString(w.record.Cluster, "spec", "auth", "rootCredentialsSecretRef", "name")
+	}
+	return r.inBackground(ctx, w, d, func(ctx context.Context) (func(*record.Record), error) {
+		p, err := r.Artifacts.Prove(ctx, namespace, source, login)
+		if p.Minor == "" {
+			p.Minor = minorOf(version)
+		}
+		return func(rec *record.Record) { rec.Proof = &p }, err
+	})
+}
+
+// intendPrepare plans the copy. How far its revision must go is asked of the live members, who vanish with the deletion.
+func (r *Reconciler) intendPrepare(ctx context.Context, w *world) error {
+	live, quorum, err := r.liveRevisions(ctx, w)
+	if err != nil {
+		return err
+	}
+	rec := w.record
+	rec.Prepared = &record.Prepared{
+		Key: artifact.PreparedKey(rec.Source.Key, string(w.job.UID)),
+		Bump: artifact.Bump(artifact.Revisions{
+			Snapshot: rec.Proof.Revision, Live: live, HighWater: rec.HighWater, Quorum: quorum,
+		}),
+	}
+	for _, revision := range live {
+		rec.Prepared.Live = max(rec.Prepared.Live, revision)
+	}
+	return r.Records.Save(ctx, rec)
+}
+
+func (r *Reconciler) prepare(ctx context.Context, w *world, d Decision) error {
+	namespace, owner, source, proven, plan := w.job.Namespace, string(w.job.UID), w.record.Source, *w.record.Proof, *w.record.Prepared
+	if proven.Minor == "" {
+		version, _, _ := unstructured.NestedString(w.record.Cluster, "spec", "version")
+		proven.Minor = minorOf(version)
+	}
+	return r.inBackground(ctx, w, d, func(ctx context.Context) (func(*record.Record), error) {
+		prepared, err := r.Artifacts.Prepare(ctx, namespace, owner, source, proven, plan)
+		return func(rec *record.Record) { rec.Prepared = &prepared }, err
+	})
+}
+
+// overtaken tells whether the live cluster has come so close to the prepared revision that it may pass it before it is deleted. The plan is dropped then,
+// and made anew.
+func (r *Reconciler) overtaken(ctx context.Context, w *world) (bool, error) {
+	live, _, err := r.liveRevisions(ctx, w)
+	if err != nil {
+		return false, err
+	}
+	for _, revision := range live {
+		if revision > w.record.Prepared.Revision-safeDistance {
+			w.record.Prepared = nil
+			return true, r.Records.Save(ctx, w.record)
+		}
+	}
+	return false, nil
+}
+
+// safeDistance is half of the slack that a bump has over the live revision.
+const safeDistance = 500_000
+
+// discard removes the prepared copy of a record whose restore has ended. It tries once: a copy that stays harms nobody, and an event says where it is.
+func (r *Reconciler) discard(ctx context.Context, w *world, rec *record.Record) error {
+	bounded, cancel := context.WithTimeout(ctx, discardTimeout)
+	defer cancel()
+	if err := r.Artifacts.Discard(bounded, w.job.Namespace, string(rec.Job.UID), rec.Source, rec.Prepared.Key); err != nil {
+		r.Events.Eventf(w.job, nil, corev1.EventTypeWarning, backupsv1alpha1.ReasonPreparedObjectLeft, "Restore", "%s",
+			bound(fmt.Sprintf("the prepared copy s3://%s/%s could not be deleted, delete it by hand: %v", rec.Source.Bucket, rec.Prepared.Key, err)))
+	}
+	rec.Prepared.Discarded = true
+	return r.Records.Save(ctx, rec)
+}
+
+// forgetSuperseded removes the older record that the spec came from, and the copy that its restore had prepared.
+func (r *Reconciler) forgetSuperseded(ctx context.Context, w *world) error {
+	older, err := r.Records.Get(ctx, types.UID(strings.TrimPrefix(w.record.Supersedes, record.Name(""))))
+	if err != nil {
+		return err
+	}
+	if older != nil && older.Prepared != nil && !older.Prepared.Discarded {
+		if err := r.discard(ctx, w, older); err != nil {
+			return err
+		}
+	}
+	return r.Records.Delete(ctx, w.record.Supersedes)
+}
+
+// unfit tells why a proven snapshot cannot be restored into the cluster as it is captured.
+func (r *Reconciler) unfit(rec *record.Record) (*Problem, error) {
+	p := rec.Proof
+	facts := artifact.Facts{InUseBytes: p.InUseBytes, StorageVersion: p.Minor, Auth: artifact.Auth{Enabled: p.AuthEnabled}}
+	t := artifact.Target{OperatorMinors: r.RestoreMinors, AllowMinor: rec.AllowOtherMinor}
+	t.Version, _, _ = unstructured.NestedString(rec.Cluster, "spec", "version")
+	t.AuthEnabled, _, _ = unstructured.NestedBool(rec.Cluster, "spec", "auth", "enabled")
+	t.QuotaBytes, _ = number(rec.Cluster, "spec", "options", "quotaBackendBytes")
+	if size, ok, _ := unstructured.NestedString(rec.Cluster, "spec", "storage", "size"); ok {
+		volume, err := resource.ParseQuantity(size)
+		if err != nil {
+			return nil, fmt.Errorf("spec.storage.size %q of the captured cluster: %w", size, err)
+		}
+		t.VolumeBytes = volume.Value()
+	}
+	if err := artifact.Fit(facts, p.SizeBytes, t); err != nil {
+		return &Problem{Reason: fault.ReasonOf(err, backupsv1alpha1.ReasonVersionUnsupported), Message: err.Error()}, nil
+	}
+	return nil, nil
+}
+
+// minorOf cuts X.Y off X.Y.Z; empty for anything else.
+func minorOf(version string) string {
+	parts := strings.Split(version, ".")
+	if len(parts) != 3 {
+		return ""
+	}
+	return parts[0] + "." + parts[1]
+}

@@ -1,0 +1,83 @@
+package restorejob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	etcdv1alpha2 "github.com/cozy-etcd/cozy-etcd/controller/api/etcdoperator/v1alpha2"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/etcd"
+)
+
+// liveRevisions asks every member of the cluster that is about to be replaced for its revision. Quorum tells that those who answered are one: whatever
+// revision a client has seen, one of them knows it. A member that does not answer is no error.
+func (r *Reconciler) liveRevisions(ctx context.Context, w *world) (revisions []int64, quorum bool, err error) {
+	if w.cluster == nil {
+		return nil, false, nil
+	}
+	list := &etcdv1alpha2.EtcdMemberList{}
+	if err := r.Reader.List(ctx, list, client.InNamespace(w.job.Namespace), client.MatchingLabels{etcdv1alpha2.LabelCluster: w.application()}); err != nil {
+		return nil, false, fmt.Errorf("list EtcdMembers: %w", err)
+	}
+	var names []string
+	for i := range list.Items {
+		if c := metav1.GetControllerOf(&list.Items[i]); c != nil && c.UID == w.cluster.GetUID() {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	answers := r.askRevisions(ctx, w, names)
+	voters := 0
+	for _, a := range answers {
+		if a.Error != "" || a.ClusterID != w.seen.Cluster.ClusterID {
+			continue
+		}
+		revisions = append(revisions, a.Revision)
+		if !a.Learner {
+			voters++
+		}
+	}
+	return revisions, voters > max(len(names), int(w.seen.Cluster.Replicas))/2, nil
+}
+
+func (r *Reconciler) askRevisions(ctx context.Context, w *world, names []string) []EtcdFacts {
+	answers := make([]EtcdFacts, len(names))
+	config, err := r.TLS(ctx, w.cluster)
+	each(len(names), func(i int) {
+		if err != nil {
+			answers[i].Error = bound(err.Error())
+			return
+		}
+		host := fmt.Sprintf("%s.%s.%s.svc", names[i], w.cluster.GetName(), w.cluster.GetNamespace())
+		var reader etcd.Reader
+		reader, answers[i] = r.askState(ctx, etcd.Target{Host: host, Port: clientPort, TLS: config})
+		if reader != nil {
+			_ = reader.Close()
+		}
+	})
+	return answers
+}
+
+// askKeys counts the keys at the revision that the restored cluster started with, so what clients have written since does not count. One member is enough:
+// the others' hashes are compared with its. A cluster with auth on does not let us count, and one that has compacted further no longer knows.
+func (r *Reconciler) askKeys(ctx context.Context, w *world, m *MemberFacts, reader etcd.Reader) {
+	rec := w.record
+	if rec.Proof == nil || rec.Proof.AuthEnabled || !rec.Prepared.Stored() || m.Etcd.Error != "" || m.Etcd.Revision < rec.Prepared.Revision {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	n, err := reader.CountKeys(ctx, rec.Prepared.Revision)
+	switch {
+	case err == nil:
+		m.Etcd.Keys, m.Etcd.KeysKnown = n, true
+	case !errors.Is(err, etcd.ErrCompacted):
+		m.Etcd.Error = bound(err.Error())
+	}
+}
+
+// recheckWork is a net: the end of a step in the background wakes its job.
+const recheckWork = 10 * time.Second

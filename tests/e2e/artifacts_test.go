@@ -1,0 +1,183 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+	etcdv1alpha2 "github.com/cozy-etcd/cozy-etcd/controller/api/etcdoperator/v1alpha2"
+	fluxv2 "github.com/cozy-etcd/cozy-etcd/controller/api/flux/v2"
+	"github.com/cozy-etcd/cozy-etcd/tests/harness"
+)
+
+// artifacts is a tenant with one good Backup, which each case spoils in its own way.
+type artifacts struct {
+	t      *testing.T
+	tenant *harness.Tenant
+	key    string
+	good   []byte
+	runs   int
+}
+
+func (a *artifacts) get(name string, o client.Object) {
+	a.t.Helper()
+	require.NoError(a.t, platform.Client.Get(a.t.Context(), types.NamespacedName{Namespace: a.tenant.Namespace, Name: name}, o))
+}
+
+func (a *artifacts) patch(o client.Object, format string, args ...any) {
+	a.t.Helper()
+	require.NoError(a.t, platform.Client.Patch(a.t.Context(), o, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, args...))))
+}
+
+func (a *artifacts) put(content []byte) {
+	a.t.Helper()
+	require.NoError(a.t, platform.S3.Put(a.t.Context(), a.key, content, nil))
+}
+
+func (a *artifacts) backup() *backupsv1alpha1.Backup {
+	b := &backupsv1alpha1.Backup{}
+	a.get("b1", b)
+	return b
+}
+
+func (a *artifacts) secret() *corev1.Secret {
+	s := &corev1.Secret{}
+	a.get("etcd-backup-credentials", s)
+	return s
+}
+
+func (a *artifacts) cluster() *etcdv1alpha2.EtcdCluster {
+	c := &etcdv1alpha2.EtcdCluster{}
+	a.get(harness.ReleaseName, c)
+	return c
+}
+
+// state is what a refused restore must leave exactly as it was.
+func (a *artifacts) state() string {
+	a.t.Helper()
+	cluster, release := a.cluster(), &fluxv2.HelmRelease{}
+	a.get(harness.ReleaseName, release)
+	revisions, err := a.tenant.Revisions(a.t.Context())
+	require.NoError(a.t, err)
+	records := &corev1.ConfigMapList{}
+	require.NoError(a.t, platform.Client.List(a.t.Context(), records, client.InNamespace(harness.SystemNamespace), client.MatchingLabels{"cozy-etcd.io/namespace": a.tenant.Namespace}))
+	return fmt.Sprintf("cluster %s generation %d, release generation %d finalizers %v annotations %v, revisions %v, %d records", cluster.UID, cluster.Generation,
+		release.Generation, release.Finalizers, release.Annotations, revisions, len(records.Items))
+}
+
+// refused runs a restore to its end.
+func (a *artifacts) refused(reason string, says ...string) {
+	a.t.Helper()
+	before := a.state()
+	a.runs++
+	name := fmt.Sprintf("r%d", a.runs)
+	_, err := a.tenant.Restore(a.t.Context(), name, "b1", nil)
+	require.NoError(a.t, err)
+	job, err := a.tenant.AwaitRestore(a.t.Context(), name, time.Minute)
+	require.Error(a.t, err, "it must be refused")
+	ready := meta.FindStatusCondition(job.Status.Conditions, backupsv1alpha1.ConditionReady)
+	require.NotNil(a.t, ready, "%+v", job.Status)
+	require.Equal(a.t, reason, ready.Reason, ready.Message)
+	for _, s := range says {
+		require.Contains(a.t, ready.Message, s)
+	}
+	require.Nil(a.t, meta.FindStatusCondition(job.Status.Conditions, backupsv1alpha1.ConditionDeleted))
+	require.Eventually(a.t, func() bool { return a.state() == before }, 20*time.Second, 100*time.Millisecond, "before: %s\nafter: %s", before, a.state())
+	stored, err := platform.S3.List(a.t.Context(), "example/"+a.tenant.Namespace+"/")
+	require.NoError(a.t, err)
+	for _, key := range stored {
+		require.Equal(a.t, a.key, key, "nothing of ours stays in the bucket")
+	}
+}
+
+// C29: a Backup whose object cannot be restored never costs the live cluster anything.
+func TestBadArtifactsLeaveTheClusterAlone(t *testing.T) {
+	ctx := t.Context()
+	controller := startController(t)
+	tenant, err := platform.InstallTenant(ctx, "bad-artifacts", time.Hour, map[string]any{"replicas": 1})
+	require.NoError(t, err)
+	_, err = tenant.AwaitWhole(ctx, 1, time.Minute)
+	require.NoError(t, err)
+	c, err := tenant.DataStoreClient(ctx)
+	require.NoError(t, err)
+	defer func() { _ = c.Close() }()
+	require.NoError(t, harness.Write(ctx, c, "/registry", "good", 200))
+	_, err = tenant.Backup(ctx, "b1")
+	require.NoError(t, err)
+	_, err = tenant.AwaitBackup(ctx, "b1", time.Minute)
+	require.NoError(t, err)
+	a := &artifacts{t: t, tenant: tenant}
+	artifact := a.backup().Status.Artifact
+	a.key, _ = platform.S3.Key(artifact.URI)
+	a.good, err = platform.S3.Get(ctx, a.key)
+	require.NoError(t, err)
+
+	for _, c := range a.cases(artifact) {
+		t.Run(c.name, func(t *testing.T) {
+			a.t = t
+			c.spoil()
+			a.refused(c.reason, c.says...)
+			c.mend()
+		})
+	}
+	t.Run("no room in the scratch folder", func(t *testing.T) {
+		a.t = t
+		controller.Stop(10 * time.Second)
+		startController(t, "--scratch-limit=1Mi")
+		a.refused(backupsv1alpha1.ReasonScratchTooSmall, "the limit is 1048576")
+	})
+}
+
+type spoiled struct {
+	name, reason string
+	says         []string
+	spoil, mend  func()
+}
+
+func (a *artifacts) cases(recorded *backupsv1alpha1.BackupArtifact) []spoiled {
+	restore := func() { a.put(a.good) }
+	cases := []spoiled{
+		{"missing", backupsv1alpha1.ReasonObjectNotFound, []string{a.key}, func() { require.NoError(a.t, platform.S3.Delete(a.t.Context(), a.key)) }, restore},
+		{"a bit of a value", backupsv1alpha1.ReasonArtifactChecksumMismatch, []string{recorded.Checksum[len("sha256:"):]}, func() { a.put(a.flipped()) }, restore},
+		{"wrong checksum recorded", backupsv1alpha1.ReasonArtifactChecksumMismatch, []string{"0000000000"}, func() {
+			a.patch(a.backup(), `{"status":{"artifact":{"checksum":"sha256:%064d"}}}`, 0)
+		}, func() { a.patch(a.backup(), `{"status":{"artifact":{"checksum":%q}}}`, recorded.Checksum) }},
+		{"a bit of a value, and no checksum recorded", backupsv1alpha1.ReasonArtifactHashMismatch, []string{fmt.Sprintf("at byte %d", len(a.good)-32)}, func() {
+			a.put(a.flipped())
+			a.patch(a.backup(), `{"status":{"artifact":{"checksum":null}}}`)
+		}, func() {
+			restore()
+			a.patch(a.backup(), `{"status":{"artifact":{"checksum":%q}}}`, recorded.Checksum)
+		}},
+		{"credentials wrong", backupsv1alpha1.ReasonCredentialsRejected, nil, func() { a.patch(a.secret(), `{"stringData":{"AWS_SECRET_ACCESS_KEY":"wrong"}}`) },
+			func() {
+				a.patch(a.secret(), `{"stringData":{"AWS_SECRET_ACCESS_KEY":%q}}`, platform.S3.SecretKey)
+			}},
+		{"credentials without a key", backupsv1alpha1.ReasonCredentialsSecretInvalid, []string{"AWS_ACCESS_KEY_ID"}, func() { a.patch(a.secret(), `{"stringData":{"AWS_ACCESS_KEY_ID":""}}`) },
+			func() { a.patch(a.secret(), `{"stringData":{"AWS_ACCESS_KEY_ID":%q}}`, platform.S3.AccessKey) }},
+		{"larger than the quota", backupsv1alpha1.ReasonQuotaTooSmall, []string{"the quota is 8192"}, func() { a.patch(a.cluster(), `{"spec":{"options":{"quotaBackendBytes":8192}}}`) },
+			func() { a.patch(a.cluster(), `{"spec":{"options":{"quotaBackendBytes":2147483648}}}`) }},
+	}
+	for _, at := range []int{1, 512, 8192} {
+		cases = append(cases, spoiled{fmt.Sprintf("cut at %d bytes", at), backupsv1alpha1.ReasonArtifactTruncated, []string{fmt.Sprintf("at byte %d of %d", at, len(a.good))},
+			func() { a.put(a.good[:at]) }, restore})
+	}
+	return cases
+}
+
+// flipped has one bit of a value changed.
+func (a *artifacts) flipped() []byte {
+	bad := bytes.Clone(a.good)
+	at := bytes.Index(bad, []byte("good-00100"))
+	require.Positive(a.t, at, "the value is in the snapshot")
+	bad[at] ^= 1
+	return bad
+}
