@@ -82,7 +82,7 @@ func answer(err error) (status int, code, message string) {
 }
 
 // meaning maps an answer to a sentinel and, where the answer alone does not help, says what to do.
-func meaning(verb string, status int, code string) (advice string, sentinel error) {
+func meaning(verb string, status int, code string) (advice string, sentinel error) { //nolint:revive // both are parts of one message; neither is a failure of this function
 	switch code {
 	case "NoSuchBucket":
 		return "", store.ErrBucketNotFound

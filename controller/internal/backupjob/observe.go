@@ -141,7 +141,7 @@ func (r *Reconciler) observeClass(ctx context.Context, job *backupsv1alpha1.Back
 	row, err := backupstrategy.Resolve(class, job.Spec.ApplicationRef)
 	if err != nil {
 		f.State, f.Message = NoRow, err.Error()
-		return nil
+		return nil //nolint:nilerr // an answer, not a failure: the class has no row for the application
 	}
 	o.row, f.Strategy = row, row.StrategyRef.Name
 	switch {

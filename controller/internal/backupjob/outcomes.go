@@ -105,7 +105,7 @@ func strategyNotFound(s Seen) Decision {
 		s.Resolution.Strategy, s.Resolution.Class, s.Limits.Bootstrap)
 }
 
-func applicationKind(s Seen) Decision {
+func applicationKind(Seen) Decision {
 	return fail(StageResolving, backupsv1alpha1.ReasonApplicationUnsupported,
 		"spec.applicationRef: the Etcd strategy backs up kind %s of group %s only", backupsv1alpha1.EtcdApplicationKind, backupsv1alpha1.DefaultApplicationGroup)
 }

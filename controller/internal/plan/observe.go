@@ -34,7 +34,7 @@ func (r *Reconciler) observe(ctx context.Context, plan *backupsv1alpha1.Plan) (S
 	ticks, err := parse(plan.Spec.Schedule)
 	if err != nil {
 		s.Schedule = err.Error()
-		return s, nil
+		return s, nil //nolint:nilerr // a fact about the Plan, not a failure to observe it
 	}
 	handled := handledUpTo(plan)
 	s.Next, s.Due, s.Missed = ticks.after(s.Now), ticks.due(handled, s.Now), ticks.missed(handled, s.Now)

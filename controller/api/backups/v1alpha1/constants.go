@@ -41,7 +41,7 @@ const (
 // PlanScheduleType tells how a Plan's schedule is written.
 type PlanScheduleType string
 
-// The one type of schedule there is. An empty type means the same.
+// PlanScheduleCron is the one type of schedule there is. An empty type means the same.
 const PlanScheduleCron PlanScheduleType = "cron"
 
 // Applications that Cozystack's own API serves.
