@@ -46,7 +46,15 @@ func newStage(t *testing.T) *stage {
 	s.create(s.classObject(backupstrategy.StrategyRef(s.class)))
 	s.create(s.credentials())
 	s.cluster("etcd", 3)
+	t.Cleanup(s.clear)
 	return s
+}
+
+// clear takes the jobs and their snapshots away: the limit on running snapshots counts those of every namespace, and so would one test's those of another.
+func (s *stage) clear() {
+	for _, kind := range []client.Object{&backupsv1alpha1.BackupJob{}, &etcdv1alpha2.EtcdSnapshot{}} {
+		require.NoError(s, s.DeleteAllOf(context.Background(), kind, client.InNamespace(s.namespace)))
+	}
 }
 
 func (s *stage) reconciler(c client.Client) *Reconciler {
