@@ -65,6 +65,7 @@ func create(t *testing.T, o *unstructured.Unstructured) error {
 		return err
 	}
 	o = o.DeepCopy()
+	o.SetName("example-" + o.GetName()) // the shared environment has some of them under their own names
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 		o.SetNamespace("examples")
 	}
