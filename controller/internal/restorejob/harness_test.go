@@ -262,16 +262,6 @@ func (g *rig) Discard(_ context.Context, _, _ string, _ record.Source, key strin
 	return nil
 }
 
-// copies lists the prepared objects that are stored.
-func (g *rig) copies() []string {
-	keys := []string{}
-	g.stored.Range(func(key, _ any) bool {
-		keys = append(keys, key.(string))
-		return true
-	})
-	return keys
-}
-
 func nested(u *unstructured.Unstructured, path ...string) (string, bool, error) {
 	return unstructured.NestedString(u.Object, path...)
 }
