@@ -130,7 +130,11 @@ func (r *Reconciler) facts(ctx context.Context, cluster *etcdv1alpha2.EtcdCluste
 		log.FromContext(ctx).Info("the Backup will not tell etcd's version and revision", "cluster", cluster.Name, "cause", err.Error())
 		return facts, nil
 	}
-	facts.Version, facts.ClusterID, facts.Revision = s.Version, strconv.FormatUint(s.ClusterID, 16), strconv.FormatInt(s.Revision, 10)
+	facts.Version, facts.Revision = s.Version, strconv.FormatInt(s.Revision, 10)
+	// An operator may write the ID with leading zeros: its way of writing stays where both mean the same.
+	if id, err := strconv.ParseUint(facts.ClusterID, 16, 64); err != nil || id != s.ClusterID {
+		facts.ClusterID = strconv.FormatUint(s.ClusterID, 16)
+	}
 	return facts, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -103,10 +104,24 @@ func (c clusters) step(ctx context.Context, p *picture) (ctrl.Result, error) {
 	case len(p.running) > p.desired():
 		return c.shrink(ctx, p)
 	}
-	if p.desired() > 0 && c.promote(ctx, p) {
+	switch {
+	case p.desired() > 0 && p.ready() == 0 && waking(p):
+		return c.soon(), nil
+	case p.desired() > 0 && p.ready() > 0 && c.promote(ctx, p): // nobody could be asked while none is ready
 		return c.soon(), nil // the status is not refreshed while a member is being added
 	}
 	return c.report(ctx, p)
+}
+
+// waking tells that a member does not know yet that it is no longer parked: its loss is not told before.
+func waking(p *picture) bool {
+	for i := range p.running {
+		ready := meta.FindStatusCondition(p.running[i].Status.Conditions, etcdv1alpha2.ConditionReady)
+		if ready != nil && ready.Reason == etcdv1alpha2.ReasonPaused {
+			return true
+		}
+	}
+	return false
 }
 
 func (c clusters) look(ctx context.Context, key client.ObjectKey) (*picture, error) {
