@@ -32,27 +32,30 @@ type BackupRequest struct {
 	Facts          Facts
 }
 
-// BackupOf gathers the request for the Backup of a job from its complete snapshot: place and facts are those that the snapshot was created with, whatever
-// the class says by now.
+// BackupOf gathers the request for the Backup of a BackupJob from its complete snapshot.
 func BackupOf(job *backupsv1alpha1.BackupJob, snapshot *etcdv1alpha2.EtcdSnapshot) (BackupRequest, error) {
+	return FromSnapshot(BackupRequest{
+		Name: job.Name, Namespace: job.Namespace, Labels: OwnerLabels(job), ApplicationRef: job.Spec.ApplicationRef, PlanRef: job.Spec.PlanRef,
+	}, snapshot)
+}
+
+// FromSnapshot completes a request that says for whom the Backup is with what a complete snapshot says: place and facts are those that it was created with,
+// whatever the class says by now.
+func FromSnapshot(r BackupRequest, snapshot *etcdv1alpha2.EtcdSnapshot) (BackupRequest, error) {
 	artifact, err := Artifact(snapshot)
 	if err != nil {
 		return BackupRequest{}, err
 	}
-	d, _ := DestinationOf(snapshot.Spec)
-	parameters := map[string]string{}
+	r.Parameters = map[string]string{}
 	if raw := snapshot.Annotations[AnnotationParameters]; raw != "" {
-		if err := json.Unmarshal([]byte(raw), &parameters); err != nil {
+		if err := json.Unmarshal([]byte(raw), &r.Parameters); err != nil {
 			return BackupRequest{}, fmt.Errorf("EtcdSnapshot %q: annotation %s: %w", snapshot.Name, AnnotationParameters, err)
 		}
 	}
-	return BackupRequest{
-		Name: job.Name, Namespace: job.Namespace, Labels: OwnerLabels(job),
-		ApplicationRef: job.Spec.ApplicationRef, PlanRef: job.Spec.PlanRef,
-		Strategy: snapshot.Annotations[AnnotationStrategy], Parameters: parameters,
-		Destination: d, Snapshot: snapshot.Name, Artifact: artifact,
-		TakenAt: snapshot.CreationTimestamp, StoredAt: storedAt(snapshot), Facts: FactsOf(snapshot.Annotations),
-	}, nil
+	r.Destination, _ = DestinationOf(snapshot.Spec)
+	r.Strategy, r.Snapshot, r.Artifact, r.Facts = snapshot.Annotations[AnnotationStrategy], snapshot.Name, artifact, FactsOf(snapshot.Annotations)
+	r.TakenAt, r.StoredAt = snapshot.CreationTimestamp, storedAt(snapshot)
+	return r, nil
 }
 
 func storedAt(snapshot *etcdv1alpha2.EtcdSnapshot) metav1.Time {

@@ -83,9 +83,9 @@ func ClusterSpec(spec map[string]any) (string, error) {
 	return string(raw), nil
 }
 
-// SnapshotRequest is what an EtcdSnapshot of a BackupJob is built from.
+// SnapshotRequest is what an EtcdSnapshot of a job is built from.
 type SnapshotRequest struct {
-	Job         *backupsv1alpha1.BackupJob
+	Job         metav1.Object // a BackupJob, or the RestoreJob whose safety snapshot it is
 	Cluster     string // name of the EtcdCluster in the job's namespace
 	Strategy    string // name of the strategy
 	Parameters  map[string]string
@@ -93,7 +93,7 @@ type SnapshotRequest struct {
 	Facts       Facts
 }
 
-// NewSnapshot builds the EtcdSnapshot of a BackupJob: named after its UID and controlled by it, so that it goes with the job.
+// NewSnapshot builds the EtcdSnapshot of a job: named after its UID and controlled by it, so that it goes with the job. What it stored in S3 stays.
 func NewSnapshot(r SnapshotRequest) (*etcdv1alpha2.EtcdSnapshot, error) {
 	parameters, err := json.Marshal(r.Parameters)
 	if err != nil {
@@ -106,11 +106,11 @@ func NewSnapshot(r SnapshotRequest) (*etcdv1alpha2.EtcdSnapshot, error) {
 	return &etcdv1alpha2.EtcdSnapshot{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        SnapshotName(r.Job),
-			Namespace:   r.Job.Namespace,
+			Namespace:   r.Job.GetNamespace(),
 			Labels:      OwnerLabels(r.Job),
 			Annotations: annotations,
 			OwnerReferences: []metav1.OwnerReference{
-				*metav1.NewControllerRef(r.Job, backupsv1alpha1.GroupVersion.WithKind("BackupJob")),
+				*metav1.NewControllerRef(r.Job, backupsv1alpha1.GroupVersion.WithKind(kindOf(r.Job))),
 			},
 		},
 		Spec: etcdv1alpha2.EtcdSnapshotSpec{
@@ -120,12 +120,22 @@ func NewSnapshot(r SnapshotRequest) (*etcdv1alpha2.EtcdSnapshot, error) {
 	}, nil
 }
 
-// OwnerLabels are the labels that Cozystack puts on the children of a job. A label's value holds 63 characters at most; a longer name is left out, as
-// nothing of ours looks children up by label.
-func OwnerLabels(job *backupsv1alpha1.BackupJob) map[string]string {
-	labels := map[string]string{backupsv1alpha1.LabelBackupJobNamespace: job.Namespace}
-	if len(job.Name) <= 63 {
-		labels[backupsv1alpha1.LabelBackupJobName] = job.Name
+func kindOf(job metav1.Object) string {
+	if _, ok := job.(*backupsv1alpha1.RestoreJob); ok {
+		return "RestoreJob"
+	}
+	return "BackupJob"
+}
+
+// OwnerLabels are the labels that Cozystack puts on the children of a BackupJob, or ours for those of a RestoreJob. A label's value holds 63 characters at
+// most; a longer name is left out, as nothing of ours looks children up by label.
+func OwnerLabels(job metav1.Object) map[string]string {
+	labels, name := map[string]string{}, backupsv1alpha1.LabelRestoreJobName
+	if kindOf(job) == "BackupJob" {
+		labels[backupsv1alpha1.LabelBackupJobNamespace], name = job.GetNamespace(), backupsv1alpha1.LabelBackupJobName
+	}
+	if len(job.GetName()) <= 63 {
+		labels[name] = job.GetName()
 	}
 	return labels
 }

@@ -16,6 +16,7 @@ import (
 	etcdv1alpha2 "github.com/cozy-etcd/cozy-etcd/controller/api/etcdoperator/v1alpha2"
 	strategyv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/strategy/v1alpha1"
 	"github.com/cozy-etcd/cozy-etcd/controller/fault"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/safekeep"
 )
 
 // +kubebuilder:rbac:groups=backups.cozystack.io,resources=backupjobs;backupclasses;restorejobs,verbs=get;list;watch
@@ -98,17 +99,12 @@ func (r *Reconciler) observeChildren(ctx context.Context, job *backupsv1alpha1.B
 	switch err := r.Get(ctx, client.ObjectKeyFromObject(job), backup); {
 	case err == nil:
 		o.seen.Backup.Exists = true
-		o.seen.Backup.Ours = holds(backup, f.Name)
+		o.seen.Backup.Ours = safekeep.Holds(backup, f.Name)
 		o.seen.Backup.Ready = backup.Status.Phase == backupsv1alpha1.BackupReady
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("read Backup %s/%s: %w", job.Namespace, job.Name, err)
 	}
 	return nil
-}
-
-// holds tells whether a Backup is of the snapshot: its name carries the job's UID.
-func holds(b *backupsv1alpha1.Backup, snapshot string) bool {
-	return backupstrategy.IsEtcdStrategy(b.Spec.StrategyRef) && b.Spec.DriverMetadata[backupsv1alpha1.MetadataBackupName] == snapshot
 }
 
 func observeSnapshot(job *backupsv1alpha1.BackupJob, s *etcdv1alpha2.EtcdSnapshot, f *SnapshotFacts) {

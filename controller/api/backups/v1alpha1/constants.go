@@ -60,6 +60,9 @@ const (
 	LabelBackupJobNamespace = "backups.cozystack.io/owned-by.BackupJobNamespace"
 )
 
+// LabelRestoreJobName is the label of what a RestoreJob leaves behind: its safety snapshot and the Backup of it.
+const LabelRestoreJobName = "cozy-etcd.io/restorejob"
+
 // Labels of a Secret with S3 credentials that Cozystack copied into a tenant's namespace.
 const (
 	LabelManagedBy                = "apps.cozystack.io/managed-by"
