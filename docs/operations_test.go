@@ -39,7 +39,7 @@ func TestEveryReasonAndConditionIsInTheRunbook(t *testing.T) {
 func TestEveryFlagAndMetricIsInTheRunbook(t *testing.T) {
 	page := tables(t)
 	var flags []string
-	for _, name := range sourceStrings(t, "../controller/cmd/etcd-controller/options.go", `fs\.\w*Var\(&[\w.]+, "([^"]+)"`) {
+	for _, name := range sourceStrings(t, "../controller/cmd/etcd-controller/options.go", `fs\.\w*(?:Var\(&[\w.]+, |Func\()"([^"]+)"`) {
 		flags = append(flags, "--"+name)
 	}
 	require.ElementsMatch(t, append(flags, "--kubeconfig"), page["Flag"])

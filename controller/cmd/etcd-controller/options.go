@@ -9,8 +9,11 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/backupjob"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/etcd"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/operator"
 )
 
 // options are the command line. Every flag has a default that works in the Deployment of charts/etcd-controller.
@@ -22,6 +25,7 @@ type options struct {
 	plans          bool
 	backupDeadline time.Duration
 	restoreMinors  string
+	operator       types.NamespacedName
 	resolve        etcd.Resolver
 	concurrency    int
 	maxSnapshots   int
@@ -37,7 +41,11 @@ func (o *options) register(fs *flag.FlagSet) {
 	fs.BoolVar(&o.leaderElect, "leader-elect", true, "run the controllers only while holding the Lease; needed as soon as there is a second replica")
 	fs.BoolVar(&o.plans, "plans", true, "create BackupJobs for Plans; false leaves Plans to Cozystack's backup-controller")
 	fs.DurationVar(&o.backupDeadline, "backup-deadline", backupjob.DefaultDeadline, "a BackupJob fails this long after its start, whatever it waits for")
-	fs.StringVar(&o.restoreMinors, "operator-restore-minors", "3.6", "comma-separated etcd minors that the running etcd-operator can restore; others are refused before anything is touched")
+	fs.StringVar(&o.restoreMinors, "operator-restore-minors", "3.6", "comma-separated etcd minors that the running etcd-operator can restore, where --operator-deployment does not tell; others are refused before anything is touched")
+	fs.Func("operator-deployment", "NAMESPACE/NAME of the etcd-operator's Deployment: its image's tag tells which etcd minors it can restore (default: nobody looks)", func(text string) (err error) {
+		o.operator, err = operator.ParseDeployment(text)
+		return err
+	})
 	fs.Var(&o.resolve, "etcd-resolve", "PATTERN=HOST:PORT, repeatable: connect there for etcd hosts that match, and still verify the certificate against the host name; for port-forwards and tests")
 	fs.IntVar(&o.maxSnapshots, "max-running-snapshots", backupjob.DefaultMaxRunning, "snapshots under way at once, over all namespaces")
 	fs.StringVar(&o.scratchDir, "scratch-dir", filepath.Join(os.TempDir(), "etcd-controller"), "where restores unpack snapshots, one at a time; about three times a snapshot's size and 160Mi are needed")

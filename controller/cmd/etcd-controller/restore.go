@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/etcd"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/operator"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/record"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/restorejob"
 )
@@ -30,7 +31,7 @@ func setupRestores(mgr ctrl.Manager, o options, wrap func(reconcile.Reconciler) 
 		TLS:           restorejob.SecretTLS(mgr.GetAPIReader()),
 		Events:        mgr.GetEventRecorder("etcd-controller"),
 		Now:           time.Now,
-		RestoreMinors: o.minors(),
+		RestoreMinors: operator.Abilities{Reader: mgr.GetAPIReader(), Deployment: o.operator, Otherwise: o.minors()}.Minors,
 		Wrap:          wrap,
 		Concurrency:   o.concurrency,
 	}

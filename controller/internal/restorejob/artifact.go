@@ -136,11 +136,11 @@ func (r *Reconciler) forgetSuperseded(ctx context.Context, w *world) error {
 	return r.Records.Delete(ctx, w.record.Supersedes)
 }
 
-// unfit tells why a proven snapshot cannot be restored into the cluster as it is captured.
-func (r *Reconciler) unfit(rec *record.Record) (*Problem, error) {
+// misfit tells why a proven snapshot cannot be restored into the cluster as it is captured, by an operator that restores those minors.
+func misfit(rec *record.Record, minors []string) (*Problem, error) {
 	p := rec.Proof
 	facts := artifact.Facts{InUseBytes: p.InUseBytes, StorageVersion: p.Minor, Auth: artifact.Auth{Enabled: p.AuthEnabled}}
-	t := artifact.Target{OperatorMinors: r.RestoreMinors, AllowMinor: rec.AllowOtherMinor}
+	t := artifact.Target{OperatorMinors: minors, AllowMinor: rec.AllowOtherMinor}
 	t.Version, _, _ = unstructured.NestedString(rec.Cluster, "spec", "version")
 	t.AuthEnabled, _, _ = unstructured.NestedBool(rec.Cluster, "spec", "auth", "enabled")
 	t.QuotaBytes, _ = number(rec.Cluster, "spec", "options", "quotaBackendBytes")

@@ -163,7 +163,7 @@ func (g *rig) reconciler() *Reconciler {
 		Artifacts: g, Background: g.background,
 		TLS:           func(context.Context, *unstructured.Unstructured) (*tls.Config, error) { return nil, nil },
 		Now:           func() time.Time { return time.Now().Add(g.late) },
-		RestoreMinors: []string{"3.6"},
+		RestoreMinors: func(context.Context) ([]string, error) { return []string{"3.6"}, nil },
 	}
 }
 

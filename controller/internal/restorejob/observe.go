@@ -60,11 +60,11 @@ func (r *Reconciler) observe(ctx context.Context, job *backupsv1alpha1.RestoreJo
 			return nil, err
 		}
 	}
-	return w, r.observeArtifact(w)
+	return w, r.observeArtifact(ctx, w)
 }
 
 // observeArtifact reads from the record how far the artifact is. A safety copy and a fence are not made yet, so those two gates are open.
-func (r *Reconciler) observeArtifact(w *world) error {
+func (r *Reconciler) observeArtifact(ctx context.Context, w *world) error {
 	w.seen.Gates = Gates{SafetyCopied: true, Fenced: true}
 	rec := w.record
 	if rec == nil {
@@ -75,8 +75,11 @@ func (r *Reconciler) observeArtifact(w *world) error {
 	if rec.Proof == nil || !reversible(w.seen) {
 		return nil
 	}
-	var err error
-	w.seen.Unfit, err = r.unfit(rec)
+	minors, err := r.RestoreMinors(ctx)
+	if err != nil {
+		return err
+	}
+	w.seen.Unfit, err = misfit(rec, minors)
 	return err
 }
 

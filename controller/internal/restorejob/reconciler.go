@@ -36,8 +36,8 @@ type Reconciler struct {
 	TLS        TLSConfig
 	Events     events.EventRecorder
 	Now        func() time.Time
-	// RestoreMinors are the etcd minors that the running operator can restore, such as 3.6.
-	RestoreMinors []string
+	// RestoreMinors tells the etcd minors that the running operator can restore, such as 3.6.
+	RestoreMinors func(context.Context) ([]string, error)
 	// Wrap, where set, goes around every reconcile: the guard against Cozystack's own driver.
 	Wrap func(reconcile.Reconciler) reconcile.Reconciler
 	// Concurrency is the number of RestoreJobs that are looked at at once; 0 means 1.

@@ -32,13 +32,17 @@ type request struct {
 // observeRequest reads what the job asks for. What is wrong with it is a fact; only what could not be read is an error.
 func (r *Reconciler) observeRequest(ctx context.Context, w *world) error {
 	options, problem := parseOptions(w.job.Spec.Options)
-	f := &RequestFacts{BackupName: w.job.Spec.BackupRef.Name, Timeout: options.Timeout, Options: problem, Restorable: r.RestoreMinors}
+	f := &RequestFacts{BackupName: w.job.Spec.BackupRef.Name, Timeout: options.Timeout, Options: problem}
 	w.request, w.seen.Request = &request{options: options}, f
 	if ref := w.job.Spec.TargetApplicationRef; ref != nil {
 		f.Target = applicationName(*ref)
 	}
+	var err error
+	if f.Restorable, err = r.RestoreMinors(ctx); err != nil {
+		return err
+	}
 	backup := &backupsv1alpha1.Backup{}
-	err := r.Reader.Get(ctx, types.NamespacedName{Namespace: w.job.Namespace, Name: f.BackupName}, backup)
+	err = r.Reader.Get(ctx, types.NamespacedName{Namespace: w.job.Namespace, Name: f.BackupName}, backup)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
