@@ -39,10 +39,13 @@ func Fetch(ctx context.Context, from store.Reader, key string, r Record, w *Work
 	if err := checkSize(info.Size, r); err != nil {
 		return File{}, fmt.Errorf("%s: %w", key, err)
 	}
+	path := w.Path(snapshotName)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return File{}, scratchError(err)
+	}
 	if err := w.Need(info.Size); err != nil {
 		return File{}, err
 	}
-	path := w.Path(snapshotName)
 	out, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return File{}, scratchError(err)

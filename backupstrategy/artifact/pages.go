@@ -44,6 +44,7 @@ type meta struct {
 	freelist uint64 // or noFreelist
 	pages    uint64 // in use or free: the high-water mark
 	txid     uint64
+	raw      [metaSize]byte
 }
 
 // broken is the error for damage at a byte of the file.
@@ -117,6 +118,7 @@ func metaAt(f io.ReaderAt, at int64) (meta, error) {
 	flags, body := le.Uint16(b[8:]), b[pageHeaderSize:]
 	m := meta{
 		pageSize: int64(le.Uint32(body[8:])), root: le.Uint64(body[16:]), freelist: le.Uint64(body[32:]), pages: le.Uint64(body[40:]), txid: le.Uint64(body[48:]),
+		raw: [metaSize]byte(body),
 	}
 	sum := fnv.New64a()
 	_, _ = sum.Write(body[:metaSummed])

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -26,7 +27,7 @@ type Scratch struct {
 	slots chan struct{}
 }
 
-// NewScratch takes a folder into use. Limit bounds the bytes of one artifact's workspace, 0 leaves it unbounded; parallel is the number of workspaces at a
+// NewScratch takes a folder into use. Limit bounds the bytes of all files in one artifact's workspace, 0 leaves it unbounded; parallel is the number of workspaces at a
 // time, at least 1. What a process that died has left behind is removed; a workspace that is in use, also by another process, stays.
 func NewScratch(dir string, limit int64, parallel int) (*Scratch, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -57,7 +58,7 @@ func (s *Scratch) Open(ctx context.Context, need int64) (*Workspace, error) {
 }
 
 func (s *Scratch) open(need int64) (*Workspace, error) {
-	if err := s.check(s.dir, need); err != nil {
+	if err := s.check(s.dir, 0, need); err != nil {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp(s.dir, workspacePattern)
@@ -75,10 +76,11 @@ func (s *Scratch) open(need int64) (*Workspace, error) {
 	return &Workspace{Dir: dir, scratch: s, lock: lock}, nil
 }
 
-// check compares a need with the limit and with what is free.
-func (s *Scratch) check(dir string, need int64) error {
-	if s.limit > 0 && need > s.limit {
-		return fault.Terminalf(backupsv1alpha1.ReasonScratchTooSmall, "%d bytes of scratch space are needed and the limit is %d: raise the limit and, where needed, the volume", need, s.limit)
+// check compares what a workspace holds and needs with the limit, and what it needs with what is free.
+func (s *Scratch) check(dir string, used, need int64) error {
+	if s.limit > 0 && used+need > s.limit {
+		return fault.Terminalf(backupsv1alpha1.ReasonScratchTooSmall,
+			"%d bytes of scratch space are needed beside the %d that are in use, and the limit is %d: raise the limit and, where needed, the volume", need, used, s.limit)
 	}
 	free, err := freeBytes(dir)
 	if err != nil {
@@ -105,8 +107,30 @@ type Workspace struct {
 	lock    *os.File
 }
 
-// Need checks again, for a step that needs more bytes than are already written.
-func (w *Workspace) Need(more int64) error { return w.scratch.check(w.Dir, more) }
+// Need checks again, for a step that needs more bytes than are already written. The limit is over both.
+func (w *Workspace) Need(more int64) error {
+	used, err := w.used()
+	if err != nil {
+		return scratchError(err)
+	}
+	return w.scratch.check(w.Dir, used, more)
+}
+
+// used is the size of all files in the workspace.
+func (w *Workspace) used() (total int64, err error) {
+	err = filepath.WalkDir(w.Dir, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		total += info.Size()
+		return nil
+	})
+	return total, err
+}
 
 // Path of a file in the workspace.
 func (w *Workspace) Path(name string) string { return filepath.Join(w.Dir, name) }

@@ -48,8 +48,8 @@ func (o *options) register(fs *flag.FlagSet) {
 	})
 	fs.Var(&o.resolve, "etcd-resolve", "PATTERN=HOST:PORT, repeatable: connect there for etcd hosts that match, and still verify the certificate against the host name; for port-forwards and tests")
 	fs.IntVar(&o.maxSnapshots, "max-running-snapshots", backupjob.DefaultMaxRunning, "snapshots under way at once, over all namespaces")
-	fs.StringVar(&o.scratchDir, "scratch-dir", filepath.Join(os.TempDir(), "etcd-controller"), "where restores unpack snapshots, one at a time; about three times a snapshot's size and 160Mi are needed")
-	fs.Var(&o.scratchLimit, "scratch-limit", "the most bytes that one snapshot may take in --scratch-dir, such as 8Gi; 0 means what the volume has")
+	fs.StringVar(&o.scratchDir, "scratch-dir", filepath.Join(os.TempDir(), "etcd-controller"), "where restores unpack snapshots, one at a time; about twice a snapshot's size and 160Mi are needed")
+	fs.Var(&o.scratchLimit, "scratch-limit", "the most bytes that one snapshot and all that is made of it may take together in --scratch-dir, such as 8Gi; 0 means what the volume has")
 	fs.StringVar(&o.etcdutlDir, "etcdutl-dir", "", "folder with etcdutl-X.Y.Z, one or more for each etcd minor that is restored (default: the folder of this program, else bin below it or the working directory)")
 	fs.IntVar(&o.concurrency, "concurrency", 4, "reconciles of one kind that run at once")
 }

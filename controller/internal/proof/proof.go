@@ -39,7 +39,7 @@ func (p *Prover) Prove(ctx context.Context, namespace string, source record.Sour
 		return record.Proof{}, err
 	}
 	defer func() { _ = w.Close() }()
-	if err := w.Need(artifact.PrepareNeed(file.Sums.Size)); err != nil {
+	if err := w.Need(artifact.PrepareNeed(file.Sums.Size, true)); err != nil {
 		return record.Proof{}, err
 	}
 	facts, err := artifact.Inspect(ctx, file.Path, artifact.Options{DatabaseBytes: file.Sums.DatabaseSize()})

@@ -1,0 +1,188 @@
+package artifact
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
+)
+
+// Copies of random databases have the entries that bbolt's own Compact gives, and bbolt's Check finds nothing.
+func TestCopiesOfRandomDatabases(t *testing.T) {
+	for seed := range uint64(24) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			from := filepath.Join(t.TempDir(), "from.db")
+			random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the same each time
+			makeRandom(t, random, from)
+			requireSameCopy(t, from)
+		})
+	}
+}
+
+func TestCopiesOfEmptyDatabases(t *testing.T) {
+	from := filepath.Join(t.TempDir(), "from.db")
+	db, err := bbolt.Open(from, 0o600, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	requireSameCopy(t, from)
+}
+
+func requireSameCopy(t *testing.T, from string) {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "to.db")
+	info, err := os.Stat(from)
+	require.NoError(t, err)
+	require.NoError(t, copyUsed(t.Context(), to, from, info.Size()))
+	compacted := filepath.Join(t.TempDir(), "compacted.db")
+	source, target := openBolt(t, from, true), openBolt(t, compacted, false)
+	require.NoError(t, bbolt.Compact(target, source, 1<<20))
+	want := contents(t, target)
+	require.Equal(t, want, contents(t, source))
+	inUse := int64(0)
+	require.NoError(t, source.View(func(tx *bbolt.Tx) error {
+		inUse = tx.Size() - int64(source.Stats().FreePageN+source.Stats().PendingPageN)*int64(source.Info().PageSize)
+		return nil
+	}))
+	copied := openBolt(t, to, true)
+	require.Equal(t, want, contents(t, copied))
+	require.NoError(t, copied.View(func(tx *bbolt.Tx) error {
+		for err := range tx.Check() {
+			require.NoError(t, err)
+		}
+		return nil
+	}))
+	info, err = os.Stat(to)
+	require.NoError(t, err)
+	require.LessOrEqual(t, info.Size(), inUse, "no free page is left, and no free list")
+	// It must be as good to write to.
+	require.NoError(t, copied.Close())
+	copied = openBolt(t, to, false)
+	require.NoError(t, copied.Update(func(tx *bbolt.Tx) error {
+		b, err := tx.CreateBucketIfNotExists([]byte("written later"))
+		require.NoError(t, err)
+		return b.Put([]byte("k"), bytes.Repeat([]byte("v"), 3*pageSize))
+	}))
+	require.NoError(t, copied.View(func(tx *bbolt.Tx) error {
+		for err := range tx.Check() {
+			require.NoError(t, err)
+		}
+		return nil
+	}))
+}
+
+func openBolt(t *testing.T, path string, readOnly bool) *bbolt.DB {
+	t.Helper()
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: readOnly, PreLoadFreelist: true, NoSync: true, NoGrowSync: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// contents is a sum over all buckets, entries and sequences.
+func contents(t *testing.T, db *bbolt.DB) string {
+	t.Helper()
+	sum := sha256.New()
+	require.NoError(t, db.View(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error { return addBucket(sum, name, b) })
+	}))
+	return fmt.Sprintf("%x", sum.Sum(nil))
+}
+
+func addBucket(sum hash.Hash, name []byte, b *bbolt.Bucket) error {
+	_, _ = fmt.Fprintf(sum, "bucket %q %d\n", name, b.Sequence())
+	err := b.ForEach(func(k, v []byte) error {
+		if v == nil {
+			return addBucket(sum, k, b.Bucket(k))
+		}
+		_, err := fmt.Fprintf(sum, "%q=%q\n", k, v)
+		return err
+	})
+	_, _ = fmt.Fprintln(sum, "end")
+	return err
+}
+
+// makeRandom writes and deletes in several transactions, so that pages in use and free ones alternate.
+func makeRandom(t *testing.T, random *rand.Rand, path string) {
+	t.Helper()
+	options := &bbolt.Options{NoFreelistSync: random.IntN(2) == 0, NoSync: true, NoGrowSync: true, PageSize: []int{0, 1024, 16384}[random.IntN(3)]}
+	db, err := bbolt.Open(path, 0o600, options)
+	require.NoError(t, err)
+	for range 1 + random.IntN(8) {
+		require.NoError(t, db.Update(func(tx *bbolt.Tx) error {
+			for range random.IntN(5) {
+				b, err := tx.CreateBucketIfNotExists(fmt.Appendf(nil, "bucket-%d", random.IntN(6)))
+				require.NoError(t, err)
+				change(t, random, b, 0)
+			}
+			return nil
+		}))
+	}
+	require.NoError(t, db.Close())
+}
+
+func change(t *testing.T, random *rand.Rand, b *bbolt.Bucket, depth int) {
+	t.Helper()
+	require.NoError(t, b.SetSequence(random.Uint64()))
+	entries := []int{0, 3, 100, 600}[random.IntN(4)]
+	for range entries {
+		k := fmt.Appendf(nil, "key-%d", random.IntN(1000))
+		if random.IntN(3) == 0 {
+			require.NoError(t, b.Delete(k))
+			continue
+		}
+		size := random.IntN(200)
+		if random.IntN(40) == 0 {
+			size = random.IntN(60_000)
+		}
+		require.NoError(t, b.Put(k, bytes.Repeat([]byte{byte(random.IntN(256))}, size)))
+	}
+	if depth < 3 && random.IntN(2) == 0 {
+		inner, err := b.CreateBucketIfNotExists(fmt.Appendf(nil, "inner-%d", random.IntN(3)))
+		require.NoError(t, err)
+		change(t, random, inner, depth+1)
+	}
+}
+
+func TestCopyRefusals(t *testing.T) {
+	from := filepath.Join(t.TempDir(), "from.db")
+	makeRandom(t, rand.New(rand.NewPCG(3, 1)), from) //nolint:gosec // the same each time
+	good := readAll(t, from)
+	size := int64(len(good))
+	to := filepath.Join(t.TempDir(), "to.db")
+	t.Run("cancelled", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, copyUsed(ctx, to, from, size), context.Canceled)
+	})
+	t.Run("no room", func(t *testing.T) {
+		require.ErrorContains(t, copyUsed(t.Context(), "/dev/full", from, size), "no space left")
+	})
+	t.Run("truncated", func(t *testing.T) {
+		require.ErrorContains(t, copyUsed(t.Context(), to, from, 8192), "truncated")
+	})
+}
+
+// Damage that Inspect would have found ends the copy with an error, never with a panic or a loop.
+func TestCopiesOfDamagedDatabasesEnd(t *testing.T) {
+	from := filepath.Join(t.TempDir(), "from.db")
+	random := rand.New(rand.NewPCG(9, 1)) //nolint:gosec // the same each time
+	makeRandom(t, random, from)
+	good := readAll(t, from)
+	to := filepath.Join(t.TempDir(), "to.db")
+	for range 300 {
+		bad := bytes.Clone(good)
+		for range 1 + random.IntN(4) {
+			bad[random.IntN(len(bad)/pageSize)*pageSize+random.IntN(64)] = byte(random.IntN(256))
+		}
+		require.NoError(t, os.WriteFile(from, bad, 0o600))
+		_ = copyUsed(t.Context(), to, from, int64(len(bad)))
+	}
+}
