@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
@@ -19,7 +20,10 @@ import (
 	"github.com/cozy-etcd/cozy-etcd/tests/harness"
 )
 
-var platform *harness.Platform
+var (
+	platform *harness.Platform
+	journal  = &Journal{}
+)
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
@@ -35,8 +39,14 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer e.Stop()
+	store, err := NewStore(e.S3.Endpoint, journal)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer store.Close()
 	if platform, err = harness.Prepare(ctx, e); err == nil {
-		err = platform.InstallBackupClass(ctx)
+		err = platform.InstallBackupClassAt(ctx, store.URL)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -45,35 +55,61 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// A backup that is killed after any write ends like one that is not: one EtcdSnapshot, one Backup, one object.
-func TestBackupKilledAfterEachWrite(t *testing.T) { replay(t, "backup", 2) }
+// A backup that is disturbed at any write ends like one that is not: one EtcdSnapshot, one Backup, one object.
+func TestBackupDisturbedAtEachWrite(t *testing.T) { replay(t, backup, 2) }
 
-// A restore that is killed after any write ends like one that is not.
-func TestRestoreKilledAfterEachWrite(t *testing.T) { replay(t, "restore", 3) }
+// A restore that is disturbed at any write ends like one that is not.
+func TestRestoreDisturbedAtEachWrite(t *testing.T) { replay(t, restore, 4) }
 
-// replay compares kills with an undisturbed run. CRASH_REPLAY=all kills after every write; otherwise a sample is drawn with CRASH_SEED (default 1).
-func replay(t *testing.T, job string, sample int) {
-	want := play(t, platform, job, 0)
-	require.NotEmpty(t, want.writes)
-	for _, n := range points(t, len(want.writes), sample) {
-		t.Run(fmt.Sprintf("%02d", n), func(t *testing.T) {
-			got := play(t, platform, job, n)
-			t.Logf("killed after write %d of %d: %s", n, len(want.writes), want.writes[n-1])
-			require.Empty(t, want.keys.Diff(got.keys), "keys")
-			require.Equal(t, want.stored, got.stored, "objects in S3")
-			require.Empty(t, Difference(want.objects, got.objects), "objects in the API")
-		})
+// So does one whose RestoreJob is deleted before the cluster is.
+func TestAbortDisturbedAtEachWrite(t *testing.T) { replay(t, abort, 1) }
+
+// And one whose RestoreJob is deleted after the cluster is.
+func TestDeletedRestoreDisturbedAtEachWrite(t *testing.T) { replay(t, deleted, 1) }
+
+// Caches that are behind change nothing, nor do conflicts at every other write of a status.
+func TestRestoreWithStaleCachesAndConflicts(t *testing.T) {
+	want := play(t, platform, restore, disturbance{})
+	for _, how := range []disturbance{{lag: 1500 * time.Millisecond}, {conflicts: true}} {
+		t.Run(how.name(), func(t *testing.T) { requireEqual(t, want, play(t, platform, restore, how)) })
 	}
-	t.Log("\n" + table(job, want.writes))
 }
 
-func points(t *testing.T, writes, sample int) []int {
-	t.Helper()
-	all := make([]int, writes)
-	for i := range all {
-		all[i] = i + 1
+// replay compares disturbed runs with an undisturbed one. CRASH_REPLAY=all disturbs every write in every mode, CRASH_REPLAY=kill only kills after every
+// write; otherwise a sample is drawn with CRASH_SEED (default 1).
+func replay(t *testing.T, d drama, sample int) {
+	want := play(t, platform, d, disturbance{})
+	require.NotEmpty(t, want.writes)
+	for _, how := range disturbances(t, len(want.writes), sample) {
+		t.Run(fmt.Sprintf("%s %02d %s", how.mode, how.at, want.writes[how.at-1]), func(t *testing.T) {
+			got := play(t, platform, d, how)
+			require.True(t, journal.Disturbed(), "there was no such write")
+			requireEqual(t, want, got)
+		})
 	}
-	if os.Getenv("CRASH_REPLAY") == "all" || writes <= sample {
+	t.Log("\n" + table(d.name, want.writes))
+}
+
+func requireEqual(t *testing.T, want, got outcome) {
+	t.Helper()
+	require.Empty(t, want.keys.Diff(got.keys), "keys")
+	require.Equal(t, want.stored, got.stored, "objects in S3")
+	require.Empty(t, Difference(want.objects, got.objects), "objects in the API")
+}
+
+func disturbances(t *testing.T, writes, sample int) []disturbance {
+	t.Helper()
+	modes := []Mode{Kill, Lose, Refuse}
+	if os.Getenv("CRASH_REPLAY") == "kill" {
+		modes = modes[:1]
+	}
+	var all []disturbance
+	for _, mode := range modes {
+		for n := range writes {
+			all = append(all, disturbance{mode: mode, at: n + 1})
+		}
+	}
+	if os.Getenv("CRASH_REPLAY") != "" {
 		return all
 	}
 	seed := uint64(1)
@@ -83,8 +119,8 @@ func points(t *testing.T, writes, sample int) []int {
 		require.NoError(t, err)
 	}
 	rand.New(rand.NewPCG(seed, seed)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	chosen := all[:sample]
-	slices.Sort(chosen)
+	chosen := all[:min(sample, len(all))]
+	slices.SortFunc(chosen, func(a, b disturbance) int { return a.at - b.at })
 	return chosen
 }
 
@@ -104,7 +140,7 @@ func table(job string, writes []string) string {
 		}
 		fmt.Fprintf(&b, "%s %2d  %s%s\n", job, i+1, w, mark)
 	}
-	if job == "restore" {
+	if job != backup.name {
 		fmt.Fprintf(&b, "kill points between delete and create: %d\n", kills)
 	}
 	return b.String()

@@ -8,25 +8,60 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	"github.com/cozy-etcd/cozy-etcd/tests/harness"
 )
 
-// scenario is one tenant's life in its own namespace: filled, backed up, damaged, restored. The controller is killed during one of the two jobs.
+// scenario is one tenant's life in its own namespace: filled, backed up, damaged, restored. The controller is disturbed during one of the two jobs.
 type scenario struct {
 	t      *testing.T
-	proxy  *Proxy
+	api    *API
 	tenant *harness.Tenant
 	config string // kubeconfig through the proxy
 	now    *harness.Controller
+	// wrote are the writes of the job under test.
+	wrote []string
 }
 
-// outcome is everything that must not depend on the kill.
+// outcome is everything that must not depend on the disturbance.
 type outcome struct {
 	objects []string
 	keys    harness.Keys
 	stored  []string
-	writes  []string // of the job under test, up to the kill
+	writes  []string // of the job under test
+}
+
+// disturbance is what happens to the controller while the job under test runs. Its zero value lets it run undisturbed.
+type disturbance struct {
+	mode Mode
+	at   int // write
+	// lag of the caches, and conflicts at every other write of a status, for the whole of the job.
+	lag       time.Duration
+	conflicts bool
+}
+
+func (d disturbance) name() string {
+	switch {
+	case d.lag > 0:
+		return "lag"
+	case d.conflicts:
+		return "conflicts"
+	}
+	return fmt.Sprintf("%s-%d", d.mode, d.at)
+}
+
+// drama is a job under test: when it begins and how it ends.
+type drama struct {
+	name string
+	// prepare comes before the job, if there is something to prepare.
+	prepare func(ctx context.Context, s *scenario)
+	create  func(ctx context.Context, s *scenario) error
+	await   func(ctx context.Context, s *scenario) error
 }
 
 func (s *scenario) start(ctx context.Context) {
@@ -35,53 +70,54 @@ func (s *scenario) start(ctx context.Context) {
 	s.now = c
 }
 
-// play runs a scenario with a kill after the n-th write of the job under test (0: no kill).
-func play(t *testing.T, p *harness.Platform, job string, n int) outcome {
+// plays counts, so that each has a namespace of its own.
+var plays int
+
+// play runs a drama once.
+func play(t *testing.T, p *harness.Platform, d drama, how disturbance) outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	proxy, err := NewProxy(p.Config, p.Token)
+	plays++
+	journal.Arm(0, "", nil)
+	api, err := NewAPI(p.Config, p.Token, journal)
 	require.NoError(t, err)
-	defer proxy.Close()
-	config, err := p.KubeconfigVia(proxy.URL)
+	defer api.Close()
+	config, err := p.KubeconfigVia(api.URL)
 	require.NoError(t, err)
-	tenant, err := p.InstallTenant(ctx, fmt.Sprintf("crash-%s-%d", job, n), time.Hour, harness.Quick(1))
+	tenant, err := p.InstallTenant(ctx, fmt.Sprintf("crash-%s-%s-%03d", d.name, how.name(), plays), time.Hour, harness.Quick(1))
 	require.NoError(t, err)
-	s := &scenario{t: t, proxy: proxy, tenant: tenant, config: config}
+	s := &scenario{t: t, api: api, tenant: tenant, config: config}
 	s.start(ctx)
 	defer func() { s.now.Kill() }()
-	return s.run(ctx, job, n)
+	return s.run(ctx, d, how)
 }
 
-func (s *scenario) run(ctx context.Context, job string, n int) outcome {
+func (s *scenario) run(ctx context.Context, d drama, how disturbance) outcome {
 	_, err := s.tenant.AwaitWhole(ctx, 1, time.Minute)
 	require.NoError(s.t, err)
 	client, err := s.tenant.DataStoreClient(ctx)
 	require.NoError(s.t, err)
 	defer func() { _ = client.Close() }()
 	require.NoError(s.t, harness.Write(ctx, client, "/registry", "good", 10))
-	var o outcome
-	under := func(name string, create func() error, await func() error) {
-		if name != job {
-			require.NoError(s.t, create())
-			require.NoError(s.t, await(), s.now.LogTail(8192))
-			return
-		}
-		s.disturb(ctx, n, create)
-		require.NoError(s.t, await(), "the controller's log ends with:\n%s", s.now.LogTail(8192))
-		o.writes = s.proxy.Writes()
-	}
-	under("backup", func() error { _, err := s.tenant.Backup(ctx, "b"); return err }, func() error { _, err := s.tenant.AwaitBackup(ctx, "b", time.Minute); return err })
-	if job == "restore" {
+	if d.name != "backup" {
+		s.backUp(ctx)
 		require.NoError(s.t, harness.Write(ctx, client, "/registry", "bad", 5))
 		require.NoError(s.t, harness.Write(ctx, client, "/later", "bad", 5))
 	}
-	if job == "restore" {
-		under("restore", func() error { _, err := s.tenant.Restore(ctx, "r", "b", nil); return err }, func() error { _, err := s.tenant.AwaitRestore(ctx, "r", 90*time.Second); return err })
+	if d.prepare != nil {
+		d.prepare(ctx, s)
 	}
+	s.disturb(ctx, d, how)
+	require.NoError(s.t, d.await(ctx, s), "writes: %v\nthe controller's log ends with:\n%s", journal.Writes(), s.now.LogTail(8192))
+	if how.conflicts {
+		require.Greater(s.t, s.api.Conflicts(), 3)
+	}
+	var o outcome
+	o.objects = s.settled(ctx)
+	o.writes = journal.Writes()
 	o.keys, err = harness.ReadKeys(ctx, client)
 	require.NoError(s.t, err)
-	o.objects = s.settled(ctx)
 	o.stored, err = s.tenant.S3.List(ctx, "example/"+s.tenant.Namespace+"/")
 	require.NoError(s.t, err)
 	for i := range o.stored {
@@ -92,19 +128,34 @@ func (s *scenario) run(ctx context.Context, job string, n int) outcome {
 	return o
 }
 
-// disturb creates the job under test; the controller dies after its n-th write and another one takes over.
-func (s *scenario) disturb(ctx context.Context, n int, create func() error) {
+func (s *scenario) backUp(ctx context.Context) {
+	_, err := s.tenant.Backup(ctx, "b")
+	require.NoError(s.t, err)
+	_, err = s.tenant.AwaitBackup(ctx, "b", time.Minute)
+	require.NoError(s.t, err)
+}
+
+// disturb creates the job under test. Where the controller dies, another one takes over.
+func (s *scenario) disturb(ctx context.Context, d drama, how disturbance) {
 	victim := s.now
 	killed := make(chan struct{})
-	s.proxy.Arm(n, func() { victim.Kill(); close(killed) })
-	require.NoError(s.t, create())
-	if n == 0 {
+	s.api.Lag(how.lag)
+	if how.conflicts {
+		s.api.Conflict()
+	}
+	if how.lag > 0 { // for watches that are opened from now on
+		s.now.Kill()
+		s.start(ctx)
+	}
+	journal.Arm(how.at, how.mode, func() { victim.Kill(); close(killed) })
+	require.NoError(s.t, d.create(ctx, s))
+	if how.at == 0 || how.mode != Kill {
 		return
 	}
 	select {
 	case <-killed:
 	case <-time.After(time.Minute):
-		s.t.Fatalf("no %d-th write within a minute; seen: %v; log:\n%s", n, s.proxy.Writes(), victim.LogTail(8192))
+		s.t.Fatalf("no %d-th write within a minute; seen: %v; log:\n%s", how.at, journal.Writes(), victim.LogTail(8192))
 	}
 	s.start(ctx)
 }
@@ -119,4 +170,52 @@ func (s *scenario) settled(ctx context.Context) []string {
 		return err == nil && before != nil && Difference(before, now) == ""
 	}, 30*time.Second, time.Second, "the objects do not settle")
 	return now
+}
+
+var backup = drama{
+	name:   "backup",
+	create: func(ctx context.Context, s *scenario) error { _, err := s.tenant.Backup(ctx, "b"); return err },
+	await: func(ctx context.Context, s *scenario) error {
+		_, err := s.tenant.AwaitBackup(ctx, "b", time.Minute)
+		return err
+	},
+}
+
+func createRestore(ctx context.Context, s *scenario) error {
+	_, err := s.tenant.Restore(ctx, "r", "b", nil)
+	return err
+}
+
+var restore = drama{
+	name:   "restore",
+	create: createRestore,
+	await: func(ctx context.Context, s *scenario) error {
+		_, err := s.tenant.AwaitRestore(ctx, "r", 2*time.Minute)
+		return err
+	},
+}
+
+// abort deletes the RestoreJob while nothing else is deleted yet: the restore stops and leaves the cluster as it was.
+var abort = drama{name: "abort", prepare: deleteAfter("PATCH helmreleases"), create: createRestore, await: awaitGone}
+
+// deleted deletes the RestoreJob after the cluster's deletion: the restore runs to its end, and then lets the job go.
+var deleted = drama{name: "deleted", prepare: deleteAfter("DELETE etcdclusters"), create: createRestore, await: awaitGone}
+
+func deleteAfter(write string) func(context.Context, *scenario) {
+	return func(ctx context.Context, s *scenario) {
+		journal.On(write, func() {
+			job := &backupsv1alpha1.RestoreJob{ObjectMeta: metav1.ObjectMeta{Namespace: s.tenant.Namespace, Name: "r"}}
+			if err := s.tenant.Client.Delete(ctx, job); err != nil {
+				s.t.Errorf("delete the RestoreJob: %v", err)
+			}
+		})
+	}
+}
+
+func awaitGone(ctx context.Context, s *scenario) error {
+	job := &backupsv1alpha1.RestoreJob{}
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+		err := s.tenant.Client.Get(ctx, client.ObjectKey{Namespace: s.tenant.Namespace, Name: "r"}, job)
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	})
 }

@@ -16,6 +16,11 @@ import (
 
 // InstallBackupClass applies the strategy and the class of examples/, pointed at the environment's S3 server.
 func (p *Platform) InstallBackupClass(ctx context.Context) error {
+	return p.InstallBackupClassAt(ctx, p.S3.Endpoint)
+}
+
+// InstallBackupClassAt is InstallBackupClass with another way to that server, such as a proxy's.
+func (p *Platform) InstallBackupClassAt(ctx context.Context, endpoint string) error {
 	strategy, err := Example(p.Root, "backup", "strategy.yaml")
 	if err != nil {
 		return err
@@ -25,7 +30,7 @@ func (p *Platform) InstallBackupClass(ctx context.Context) error {
 		return err
 	}
 	parameters := class.Spec.Strategies[0].Parameters
-	parameters["endpoint"], parameters["bucket"], parameters["region"] = p.S3.Endpoint, p.S3.Bucket, p.S3.Region
+	parameters["endpoint"], parameters["bucket"], parameters["region"] = endpoint, p.S3.Bucket, p.S3.Region
 	for _, o := range strategy {
 		if err := p.Apply(ctx, o); err != nil {
 			return err
