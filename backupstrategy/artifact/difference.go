@@ -59,13 +59,25 @@ func (r *report) finish(list iter.Seq2[[]byte, error]) (Facts, error) {
 		r.facts.Keys.Bytes += c.Bytes
 		switch {
 		case c.Keys == 0:
-		case i == 0:
-			r.facts.Rest = &c
+		case r.prefixes.isRest(uint32(i)): //nolint:gosec // at most maxPrefixes and maxRoots
+			r.rest(c)
 		default:
 			r.facts.Prefixes[r.prefixes.names[i]] = c
 		}
+		if root := r.prefixes.roots[i]; c.Keys > 0 && root != "" {
+			r.facts.Roots[root] += c.Keys
+		}
 	}
+	r.facts.MoreRoots = counts[0].Keys > 0
 	return r.facts, nil
+}
+
+func (r *report) rest(c Count) {
+	if r.facts.Rest == nil {
+		r.facts.Rest = &Count{}
+	}
+	r.facts.Rest.Keys += c.Keys
+	r.facts.Rest.Bytes += c.Bytes
 }
 
 func (d *Difference) count(s keyState, prefix string) {

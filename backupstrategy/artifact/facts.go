@@ -39,6 +39,9 @@ type Facts struct {
 	// Prefixes counts the live keys by Prefix. Rest counts those of prefixes beyond the limit.
 	Prefixes map[string]Count `json:"prefixes,omitempty"`
 	Rest     *Count           `json:"rest,omitempty"`
+	// Roots counts the live keys by Root. MoreRoots tells that some keys are in none of them.
+	Roots     map[string]int64 `json:"roots,omitempty"`
+	MoreRoots bool             `json:"moreRoots,omitempty"`
 	// Difference compares the live keys with a list that was given; nil without one.
 	Difference *Difference `json:"difference,omitempty"`
 }

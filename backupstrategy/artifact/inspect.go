@@ -72,7 +72,7 @@ type report struct {
 
 func newReport(spillDir string) *report {
 	return &report{
-		facts:    Facts{Revision: 1, Auth: Auth{hashes: map[string][]byte{}}, Prefixes: map[string]Count{}},
+		facts:    Facts{Revision: 1, Auth: Auth{hashes: map[string][]byte{}}, Prefixes: map[string]Count{}, Roots: map[string]int64{}},
 		prefixes: newPrefixes(), tally: newTally(spillDir),
 	}
 }

@@ -47,6 +47,7 @@ func TestExamplesApply(t *testing.T) {
 	require.NoError(t, platform.Env.Namespace(t.Context(), "examples"))
 	for _, path := range [][]string{
 		{"backup", "strategy.yaml"}, {"backup", "backupclass.yaml"}, {"backup", "backupjob.yaml"}, {"backup", "plan.yaml"}, {"backup", "restorejob.yaml"},
+		{"backup", "restorejob-dry-run.yaml"},
 		{"backup", "credentials.yaml"}, {"flux", "helmrelease.yaml"},
 	} {
 		objects, err := harness.Example(platform.Root, path...)

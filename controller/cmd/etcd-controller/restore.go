@@ -28,6 +28,8 @@ func setupRestores(mgr ctrl.Manager, o options, wrap func(reconcile.Reconciler) 
 		Artifacts:     prover,
 		Background:    restorejob.NewBackground(),
 		Dialer:        etcd.NetDialer{Resolve: o.resolve},
+		Keys:          etcd.NetDialer{Resolve: o.resolve},
+		Alarms:        etcd.NetDialer{Resolve: o.resolve},
 		TLS:           restorejob.SecretTLS(mgr.GetAPIReader()),
 		Events:        mgr.GetEventRecorder("etcd-controller"),
 		Now:           time.Now,

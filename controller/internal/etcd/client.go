@@ -19,10 +19,22 @@ type NetDialer struct {
 	Resolve Resolver
 }
 
-var _ Dialer = NetDialer{}
+var (
+	_ Dialer      = NetDialer{}
+	_ KeyDialer   = NetDialer{}
+	_ AlarmDialer = NetDialer{}
+)
 
 // Dial implements Dialer.
 func (d NetDialer) Dial(t Target) (Reader, error) {
+	r, err := d.dial(t)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (d NetDialer) dial(t Target) (*reader, error) {
 	if t.Host == "" || t.Port <= 0 {
 		return nil, fmt.Errorf("etcd endpoint %q port %d: both a host and a port are needed", t.Host, t.Port)
 	}

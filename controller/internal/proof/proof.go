@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,25 +35,31 @@ type Login struct{ SecretName string }
 // Prove fetches the object and checks every byte of it: size and sha256 against the record, etcd's own sha256, and each page and entry of the database. With
 // auth on it also checks that the login's password is the one of that time. Room for the preparation is asked for here, as a lack of it must show early.
 func (p *Prover) Prove(ctx context.Context, namespace string, source record.Source, login Login) (record.Proof, error) {
+	proven, _, err := p.Examine(ctx, namespace, source, login, nil)
+	return proven, err
+}
+
+// Examine proves the object as Prove does, and tells all facts of it. Unless live is nil, they include the difference to that list of live keys.
+func (p *Prover) Examine(ctx context.Context, namespace string, source record.Source, login Login, live iter.Seq2[[]byte, error]) (record.Proof, artifact.Facts, error) {
 	file, w, err := p.fetch(ctx, namespace, source)
 	if err != nil {
-		return record.Proof{}, err
+		return record.Proof{}, artifact.Facts{}, err
 	}
 	defer func() { _ = w.Close() }()
 	if err := w.Need(artifact.PrepareNeed(file.Sums.Size, true)); err != nil {
-		return record.Proof{}, err
+		return record.Proof{}, artifact.Facts{}, err
 	}
-	facts, err := artifact.Inspect(ctx, file.Path, artifact.Options{DatabaseBytes: file.Sums.DatabaseSize()})
+	facts, err := artifact.Inspect(ctx, file.Path, artifact.Options{DatabaseBytes: file.Sums.DatabaseSize(), Compare: live})
 	if err != nil {
-		return record.Proof{}, fmt.Errorf("%s: %w", source.Key, err)
+		return record.Proof{}, artifact.Facts{}, fmt.Errorf("%s: %w", source.Key, err)
 	}
 	if err := p.checkLogin(ctx, namespace, facts.Auth, login); err != nil {
-		return record.Proof{}, err
+		return record.Proof{}, artifact.Facts{}, err
 	}
 	return record.Proof{
 		SizeBytes: file.Sums.Size, Checksum: file.Sums.Checksum(), DatabaseBytes: facts.DatabaseBytes, InUseBytes: facts.InUseBytes, Minor: facts.Minor(),
 		Revision: facts.Revision, Revisions: facts.Revisions, Keys: facts.Keys.Keys, AuthEnabled: facts.Auth.Enabled,
-	}, nil
+	}, facts, nil
 }
 
 // Prepare makes the planned copy of a proven object and stores it. The object is fetched again: it must still be the one that was proven, by its sha256.

@@ -49,12 +49,24 @@ type Record struct {
 	EtcdVersion string `json:"etcdVersion,omitempty"`
 	// AllowOtherMinor accepts a snapshot of the minor before the cluster's, or of an unknown one.
 	AllowOtherMinor bool `json:"allowOtherMinor,omitempty"`
+	// TakenAt is the moment whose data the snapshot holds, as the Backup says.
+	TakenAt metav1.Time `json:"takenAt,omitzero"`
+	// DryRun stops the restore after its report.
+	DryRun bool `json:"dryRun,omitempty"`
+	// KeepConsumers leaves the tenants' API servers alone.
+	KeepConsumers bool `json:"keepConsumers,omitempty"`
 	// HighWater is the highest revision that the restore before this one knew of; 0 where there was none.
 	HighWater int64 `json:"highWater,omitempty"`
 	// Proof is what the source turned out to be; nil until it has passed.
 	Proof *Proof `json:"proof,omitempty"`
 	// Prepared is the copy that the cluster starts from; nil until it is planned.
 	Prepared *Prepared `json:"prepared,omitempty"`
+	// Findings is what the report says of the data; nil until the source has passed.
+	Findings *Findings `json:"findings,omitempty"`
+	// Unreported tells why there is no report; empty otherwise.
+	Unreported string `json:"unreported,omitempty"`
+	// Consumers are what is restarted after the restore; nil until they are listed.
+	Consumers *Consumers `json:"consumers,omitempty"`
 	// TimeoutSeconds of the whole restore.
 	TimeoutSeconds int64 `json:"timeoutSeconds"`
 

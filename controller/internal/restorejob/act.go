@@ -58,7 +58,7 @@ func (r *Reconciler) actOnArtifact(ctx context.Context, w *world, d Decision) er
 	case ActionDiscard:
 		return r.discard(ctx, w, w.record)
 	}
-	return r.actOnCluster(ctx, w, d)
+	return r.actOnReport(ctx, w, d)
 }
 
 func (r *Reconciler) actOnCluster(ctx context.Context, w *world, d Decision) error {
@@ -109,6 +109,7 @@ func (r *Reconciler) capture(ctx context.Context, w *world) error {
 			Application: w.application(), CreatedAt: metav1.NewTime(r.Now()),
 			Source: w.request.source, Revision: w.request.revision, TimeoutSeconds: int64(w.seen.Request.Timeout.Seconds()),
 			SpecFrom: w.seen.Request.SpecFrom, EtcdVersion: w.request.version, AllowOtherMinor: w.request.options.AllowOtherMinor,
+			TakenAt: w.request.backup.Spec.TakenAt, DryRun: w.request.options.DryRun, KeepConsumers: !w.request.options.RestartConsumers,
 		}
 		if older := w.request.older; older != nil {
 			rec.Supersedes, rec.HighWater = record.Name(older.Job.UID), older.Highest()

@@ -3,6 +3,7 @@ package restorejob
 import (
 	"context"
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 
@@ -16,12 +17,15 @@ import (
 	"github.com/cozy-etcd/cozy-etcd/controller/fault"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/proof"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/record"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/restorereport"
 )
 
 // Artifacts reads and writes the objects of a restore. Terminal faults say what is wrong with them, with the byte or the field.
 type Artifacts interface {
 	// Prove reads all of the source and checks it.
 	Prove(ctx context.Context, namespace string, source record.Source, login proof.Login) (record.Proof, error)
+	// Examine proves the source, and compares its live keys with a list, unless that is nil.
+	Examine(ctx context.Context, namespace string, source record.Source, login proof.Login, live iter.Seq2[[]byte, error]) (record.Proof, artifact.Facts, error)
 	// Prepare makes and stores the planned copy. Owner is the RestoreJob's UID.
 	Prepare(ctx context.Context, namespace, owner string, source record.Source, proven record.Proof, plan record.Prepared) (record.Prepared, error)
 	// Discard removes a prepared copy; an absent one is no error.
@@ -51,12 +55,16 @@ func (r *Reconciler) prove(ctx context.Context, w *world, d Decision) error {
 	if enabled, _, _ := unstructured.NestedBool(w.record.Cluster, "spec", "auth", "enabled"); enabled {
 		login.SecretName, _, _ = unstructured.NestedString(w.record.Cluster, "spec", "auth", "rootCredentialsSecretRef", "name")
 	}
+	cluster := w.cluster
 	return r.inBackground(ctx, w, d, func(ctx context.Context) (func(*record.Record), error) {
-		p, err := r.Artifacts.Prove(ctx, namespace, source, login)
+		live := r.openListing(ctx, cluster)
+		defer live.close()
+		p, facts, err := r.Artifacts.Examine(ctx, namespace, source, login, live.all(ctx))
 		if p.Minor == "" {
 			p.Minor = minorOf(version)
 		}
-		return func(rec *record.Record) { rec.Proof = &p }, err
+		found := restorereport.Find(facts, live.live)
+		return func(rec *record.Record) { rec.Proof, rec.Findings = &p, found }, err
 	})
 }
 
@@ -138,8 +146,20 @@ func (r *Reconciler) forgetSuperseded(ctx context.Context, w *world) error {
 
 // misfit tells why a proven snapshot cannot be restored into the cluster as it is captured, by an operator that restores those minors.
 func misfit(rec *record.Record, minors []string) (*Problem, error) {
+	t, err := fitTarget(rec, minors)
+	if err != nil {
+		return nil, err
+	}
 	p := rec.Proof
 	facts := artifact.Facts{InUseBytes: p.InUseBytes, StorageVersion: p.Minor, Auth: artifact.Auth{Enabled: p.AuthEnabled}}
+	if err := artifact.Fit(facts, p.SizeBytes, t); err != nil {
+		return &Problem{Reason: fault.ReasonOf(err, backupsv1alpha1.ReasonVersionUnsupported), Message: err.Error()}, nil
+	}
+	return nil, nil
+}
+
+// fitTarget is the captured cluster as far as a snapshot has to fit it.
+func fitTarget(rec *record.Record, minors []string) (artifact.Target, error) {
 	t := artifact.Target{OperatorMinors: minors, AllowMinor: rec.AllowOtherMinor}
 	t.Version, _, _ = unstructured.NestedString(rec.Cluster, "spec", "version")
 	t.AuthEnabled, _, _ = unstructured.NestedBool(rec.Cluster, "spec", "auth", "enabled")
@@ -147,14 +167,11 @@ func misfit(rec *record.Record, minors []string) (*Problem, error) {
 	if size, ok, _ := unstructured.NestedString(rec.Cluster, "spec", "storage", "size"); ok {
 		volume, err := resource.ParseQuantity(size)
 		if err != nil {
-			return nil, fmt.Errorf("spec.storage.size %q of the captured cluster: %w", size, err)
+			return t, fmt.Errorf("spec.storage.size %q of the captured cluster: %w", size, err)
 		}
 		t.VolumeBytes = volume.Value()
 	}
-	if err := artifact.Fit(facts, p.SizeBytes, t); err != nil {
-		return &Problem{Reason: fault.ReasonOf(err, backupsv1alpha1.ReasonVersionUnsupported), Message: err.Error()}, nil
-	}
-	return nil, nil
+	return t, nil
 }
 
 // minorOf cuts X.Y off X.Y.Z; empty for anything else.

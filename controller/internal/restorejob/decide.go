@@ -29,6 +29,12 @@ const (
 	ActionProve            Action = "Prove"            // the artifact
 	ActionIntendPrepare    Action = "IntendPrepare"    // the record: key and revision of the prepared copy
 	ActionPrepare          Action = "Prepare"          // the prepared copy
+	ActionReport           Action = "Report"           // the ConfigMap of the report
+	ActionListConsumers    Action = "ListConsumers"    // the record: Pods of the tenants' API servers
+	ActionNoteConsumers    Action = "NoteConsumers"    // the record: how far they are
+	ActionTellConsumers    Action = "TellConsumers"    // the ConfigMap of the report
+	ActionEvict            Action = "Evict"            // a Pod of a tenant's API server
+	ActionDisarm           Action = "Disarm"           // an alarm of etcd
 	ActionDiscard          Action = "Discard"          // the prepared copy
 	ActionSafetyCopy       Action = "SafetyCopy"       // a snapshot of the live cluster
 	ActionFence            Action = "Fence"            // the admission policy

@@ -50,10 +50,18 @@ func captured() Seen {
 	s := started()
 	s.Request = nil
 	s.Record = &RecordFacts{Timeout: time.Hour, SHA256: "5a", OldUID: "old", OldClusterID: "a1", Revision: 10, Keys: 4, PreparedKey: "p/x.prepared-1.db", SuspendIntended: true, HasRelease: true}
-	s.Job.Announced = "5a"
+	s.Job.Announced, s.Reported = "5a", true
 	s.Cluster.Captured = true
 	s.Release = &ReleaseFacts{Name: "etcd", Suspended: true, Finalizer: true, Marked: true}
 	return s
+}
+
+// dryRun has proven the snapshot and written its report.
+func dryRun() Seen {
+	return with(captured(), func(s *Seen) {
+		s.Record.DryRun, s.Record.PreparedKey, s.Gates.Prepared = true, "", false
+		s.Record.SuspendIntended, s.Record.HasRelease, s.Release = false, false, &ReleaseFacts{Name: "etcd"}
+	})
 }
 
 func deleted() Seen {
@@ -139,6 +147,7 @@ func decideCases() []decideCase {
 
 func finalCases() []decideCase {
 	settled := with(ended3(good), func(s *Seen) { s.Cluster.DeadlineRaised = false })
+	settled.Consumers = ConsumersFacts{Listed: true, Told: true}
 	resumed := with(settled, func(s *Seen) { s.Release = &ReleaseFacts{Name: "etcd"} })
 	return []decideCase{
 		{RowFinished, "terminal", with(finished3(okPhase, good), func(s *Seen) { s.Job.Finalizer = false }), Rest, "", ""},
@@ -169,6 +178,15 @@ func finalCases() []decideCase {
 		{RowLeaveSuspended, "C26 the live cluster never got an ID", with(settled, func(s *Seen) { s.Cluster.ClusterID = "" }), Do, ActionLeaveSuspended, ""},
 		{RowResume, "nothing is live, but the release itself goes", with(settled, func(s *Seen) { s.Cluster, s.Release.Deleting = nil, true }), Do, ActionResume, ""},
 		{RowLeaveSuspended, "no cluster with a cluster ID", with(settled, func(s *Seen) { s.Record.Outcome = &broken }), Do, ActionLeaveSuspended, ""},
+		{RowListConsumers, "then the consumers", with(resumed, func(s *Seen) { s.Consumers = ConsumersFacts{} }), Intend, ActionListConsumers, backupsv1alpha1.ReasonRestartingConsumers},
+		{RowNoteConsumers, "a Pod has gone", with(resumed, func(s *Seen) { s.Consumers.Changed, s.Consumers.Told = true, false }), Intend, ActionNoteConsumers, ""},
+		{RowTellConsumers, "the report is behind", with(resumed, func(s *Seen) { s.Consumers.Told, s.Consumers.Next = false, "a/b" }), Do, ActionTellConsumers, ""},
+		{RowEvict, "the next Pod", with(resumed, func(s *Seen) { s.Consumers.Next = "a/b" }), Do, ActionEvict, ""},
+		{RowWaitConsumers, "a replacement is not ready", with(resumed, func(s *Seen) { s.Consumers.Waiting = "waiting" }), Wait, "", backupsv1alpha1.ReasonRestartingConsumers},
+		{RowSucceeded, "the consumers are not to be restarted", with(resumed, func(s *Seen) { s.Consumers, s.Record.KeepConsumers = ConsumersFacts{}, true }), Succeed, "", ""},
+		{RowSucceeded, "the job is deleted while consumers wait", with(resumed, func(s *Seen) { s.Consumers.Next, s.Job.Deleting = "a/b", true }), Succeed, "", ""},
+		{RowSucceeded, "a dry run leaves older records and consumers alone", with(dryRun(), func(s *Seen) { s.Record.Outcome = &good }), Succeed, "", ""},
+		{RowForget, "a dry run leaves the older record", with(finished3(okPhase, good), func(s *Seen) { s.Record.DryRun, s.Record.Superseded = true, "restore-x" }), Do, ActionForget, ""},
 		{RowSucceeded, "at last", resumed, Succeed, "", backupsv1alpha1.ReasonSucceeded},
 		{RowSucceeded, "without a release", with(settled, func(s *Seen) { s.Release = nil }), Succeed, "", ""},
 		{RowFailed, "or not", with(resumed, func(s *Seen) { s.Record.Outcome = &broken; s.Release.Suspended, s.Release.Marked = true, true }), Fail, "", backupsv1alpha1.ReasonBootstrapFailed},
@@ -231,6 +249,11 @@ func reversibleCases() []decideCase {
 		at(RowUnfit, "C30 it does not fit", Intend, ActionConclude, backupsv1alpha1.ReasonQuotaTooSmall, func(s *Seen) {
 			s.Unfit = &Problem{Reason: backupsv1alpha1.ReasonQuotaTooSmall, Message: "9 bytes and 8"}
 		}),
+		at(RowReport, "not reported", Do, ActionReport, backupsv1alpha1.ReasonReporting, func(s *Seen) { s.Reported = false }),
+		at(RowUnfit, "what is refused leaves no report", Intend, ActionConclude, "x", func(s *Seen) { s.Unfit, s.Reported = &Problem{"x", "y"}, false }),
+		{RowReport, "a dry run reports what does not fit", with(dryRun(), func(s *Seen) { s.Unfit, s.Reported = &Problem{"x", "y"}, false }), Do, ActionReport, ""},
+		{RowUnfit, "and fails for it", with(dryRun(), func(s *Seen) { s.Unfit = &Problem{"x", "y"} }), Intend, ActionConclude, "x"},
+		{RowDryRun, "a dry run ends here", dryRun(), Intend, ActionConclude, backupsv1alpha1.ReasonDryRun},
 		at(RowIntendPrepare, "no copy is planned", Intend, ActionIntendPrepare, backupsv1alpha1.ReasonPreparing, func(s *Seen) { s.Record.PreparedKey, s.Gates.Prepared = "", false }),
 		at(RowAwaitPrepared, "preparation under way", Wait, "", backupsv1alpha1.ReasonPreparing, func(s *Seen) { s.Gates.Prepared, s.Working = false, true }),
 		at(RowPrepare, "preparation", Do, ActionPrepare, "", func(s *Seen) { s.Gates.Prepared = false }),
@@ -274,6 +297,12 @@ func deletedCases() []decideCase {
 		at(RowBootstrapFailed, "given up", Intend, ActionConclude, backupsv1alpha1.ReasonBootstrapFailed, whole3(), func(s *Seen) {
 			s.Cluster.BootstrapFailed, s.Cluster.ClusterID, s.Cluster.Reconciled = "late", "", false
 		}),
+		at(RowDisarm, "an alarm came along", Do, ActionDisarm, backupsv1alpha1.ReasonDisarming, whole3(), func(s *Seen) {
+			s.Cluster.QuotaBytes, s.Members[1].Etcd.Alarms = 10, []string{"memberID:1 alarm:NOSPACE "}
+		}),
+		at(RowVerify, "a full database keeps its alarm", Wait, "", backupsv1alpha1.ReasonVerifying, whole3(), func(s *Seen) {
+			s.Cluster.QuotaBytes, s.Members[1].Etcd.Alarms, s.Members[2].Etcd.DBSize = 10, []string{"memberID:1 alarm:NOSPACE "}, 10
+		}),
 		at(RowWhole, "whole", Intend, ActionConclude, backupsv1alpha1.ReasonSucceeded, whole3(), func(*Seen) {}),
 		at(RowWhole, "whole at the last moment", Intend, ActionConclude, backupsv1alpha1.ReasonSucceeded, whole3(), func(s *Seen) { s.Now = late }),
 		at(RowExpiredNoQuorum, "no quorum", Intend, ActionConclude, backupsv1alpha1.ReasonDeadlineExceeded, whole3(), func(s *Seen) { s.Now = late; s.Cluster.ClusterID = ""; s.Members = nil }),
@@ -310,7 +339,10 @@ func memberCases() []decideCase {
 		not(RowVerify, "a learner by its word", each(func(m *MemberFacts) { m.Etcd.Learner = true })),
 		not(RowVerify, "an older revision", each(func(m *MemberFacts) { m.Etcd.Revision = 9 })),
 		not(RowVerify, "keys missing", each(func(m *MemberFacts) { m.Etcd.Keys, m.Etcd.KeysKnown = 3, true })),
-		not(RowVerify, "an alarm", each(func(m *MemberFacts) { m.Etcd.Alarms = []string{"NOSPACE"} })),
+		not(RowVerify, "an alarm", each(func(m *MemberFacts) { m.Etcd.Alarms = []string{"memberID:1 alarm:NOSPACE "} })),
+		not(RowVerify, "two alarms", each(func(m *MemberFacts) {
+			m.Etcd.Alarms, m.Etcd.DBSize = []string{"memberID:1 alarm:NOSPACE ", "memberID:1 alarm:CORRUPT "}, 5
+		})),
 		not(RowVerify, "another cluster", each(func(m *MemberFacts) { m.Etcd.ClusterID = "c3" })),
 		not(RowVerify, "the former cluster", each(func(m *MemberFacts) { m.Etcd.ClusterID = "a1" })),
 		not(RowVerify, "hash unknown", each(func(m *MemberFacts) { m.Etcd.HashKnown = false })),
@@ -365,7 +397,7 @@ func brokenRule(s Seen, d Decision) string {
 		}
 	case ActionIntendDelete:
 		ready := s.Gates == Gates{true, true, true, true} && s.Job.Announced == s.Record.SHA256 && !s.stale()
-		if !ready || s.Unfit != nil || s.Record.PreparedKey == "" || s.Job.Deleting || s.Expired() || !held || (s.Release != nil && s.Release.Busy) {
+		if !ready || !s.Reported || s.Record.DryRun || s.Unfit != nil || s.Record.PreparedKey == "" || s.Job.Deleting || s.Expired() || !held || (s.Release != nil && s.Release.Busy) {
 			return "nothing is deleted before all is ready"
 		}
 	case ActionRecreate:
@@ -384,9 +416,15 @@ func brokenRule(s Seen, d Decision) string {
 		if s.Record.DeleteIntended && d.Outcome.Resume && d.Row != RowGiveUp && !s.latched() {
 			return "a release resumes only onto a cluster that formed a quorum"
 		}
-		if d.Outcome.Succeeded && !s.whole() {
-			return "only a whole cluster is a success"
+		if d.Outcome.Succeeded && (d.Row != RowDryRun || !reversible(s)) && !s.whole() {
+			return "only a whole cluster, or a dry run, is a success"
 		}
+	}
+	if s.Record != nil && s.Record.DryRun && reversible(s) && slices.Contains([]Action{ActionIntendPrepare, ActionPrepare, ActionSafetyCopy, ActionIntendSuspend, ActionSuspend, ActionFence}, d.Action) {
+		return "a dry run changes nothing"
+	}
+	if (d.Action == ActionEvict || d.Action == ActionDisarm) && (!s.ours() || !s.latched()) {
+		return "consumers and alarms have their turn on a restored cluster only"
 	}
 	if d.Row == "None" || (terminal(s) && d.Verb != Rest && d.Verb != Do) {
 		return "every state has a row, and a final phase stays"
@@ -400,7 +438,7 @@ func shaken(rng *rand.Rand, s Seen) Seen {
 		rec := *s.Record
 		s.Record = &rec
 		choose(rng, &rec.PreparedKey, "", "p/x.prepared-1.db")
-		flip(rng, &rec.DeleteIntended, &rec.SuspendIntended, &rec.WasSuspended, &rec.HasRelease)
+		flip(rng, &rec.DryRun, &rec.KeepConsumers, &rec.DeleteIntended, &rec.SuspendIntended, &rec.WasSuspended, &rec.HasRelease)
 	}
 	if s.Cluster != nil {
 		c := *s.Cluster
@@ -419,7 +457,8 @@ func shaken(rng *rand.Rand, s Seen) Seen {
 	if rng.IntN(8) == 0 {
 		s.Unfit = &Problem{"x", "y"}
 	}
-	flip(rng, &s.Working)
+	flip(rng, &s.Working, &s.Reported, &s.Consumers.Listed, &s.Consumers.Changed, &s.Consumers.Told)
+	choose(rng, &s.Consumers.Next, "", "a/b")
 	flip(rng, &s.Gates.Proven, &s.Gates.Prepared, &s.Gates.SafetyCopied, &s.Gates.Fenced)
 	if rng.IntN(8) == 0 {
 		s.Now = now.Add(3 * time.Hour)

@@ -29,6 +29,10 @@ type Seen struct {
 	Leftovers []string
 	// Members of the recreated cluster.
 	Members []MemberFacts
+	// Reported tells that the report is written, or that it cannot be.
+	Reported bool
+	// Consumers are the tenants' API servers, while they are being restarted.
+	Consumers ConsumersFacts
 	// SeedTrouble is what the Pods of the recreated cluster complain about.
 	SeedTrouble string
 }
@@ -45,6 +49,8 @@ type JobFacts struct {
 	Announced string
 	// Gone tells that the Deleted condition is true already.
 	Gone bool
+	// Reported tells that the Reported condition is true already.
+	Reported bool
 	// Serving tells that the Serving condition is true already.
 	Serving bool
 	// Trouble is the error that the last pass ended with; empty where it ended without one.
@@ -94,6 +100,8 @@ type RecordFacts struct {
 	DeleteIntended  bool
 	HasRelease      bool
 	WasSuspended    bool // by somebody else
+	DryRun          bool
+	KeepConsumers   bool
 	// Superseded names an older record that is still there.
 	Superseded string
 	Outcome    *OutcomeFacts
@@ -141,6 +149,8 @@ type ClusterFacts struct {
 	ReadyMembers    int64
 	Reconciled      bool // Progressing=False/Reconciled at the current generation
 	BootstrapFailed string
+	// QuotaBytes of its database.
+	QuotaBytes int64
 }
 
 // MemberFacts is a member of the recreated cluster.
@@ -161,6 +171,7 @@ type EtcdFacts struct {
 	HashKnown bool // of the same revision as the other members'
 	Alarms    []string
 	Learner   bool
+	DBSize    int64 // bytes allocated
 	// Keys that were live at the revision that the restored cluster started with.
 	Keys      int64
 	KeysKnown bool

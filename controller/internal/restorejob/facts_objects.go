@@ -30,9 +30,15 @@ func clusterFacts(u *unstructured.Unstructured, job types.UID) *ClusterFacts {
 	f.StartsFrom, _, _ = unstructured.NestedString(u.Object, "spec", "bootstrap", "restore", "source", "s3", "key")
 	f.Replicas, _ = number(u.Object, "spec", "replicas")
 	f.ReadyMembers, _ = number(u.Object, "status", "readyMembers")
+	if f.QuotaBytes, _ = number(u.Object, "spec", "options", "quotaBackendBytes"); f.QuotaBytes <= 0 {
+		f.QuotaBytes = defaultQuota
+	}
 	f.Reconciled, f.BootstrapFailed = clusterConditions(u)
 	return f
 }
+
+// defaultQuota is etcd's own, in bytes.
+const defaultQuota = 2 << 30
 
 func clusterConditions(u *unstructured.Unstructured) (reconciled bool, bootstrapFailed string) {
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -117,6 +118,9 @@ type rig struct {
 	artifacts  func(verb string) error
 	revisions  sync.Map
 	proven     record.Proof
+	facts      artifact.Facts
+	liveKeys   []string // of every live member
+	disarmed   atomic.Int64
 	background *Background
 	stored     sync.Map // keys of prepared copies
 
@@ -159,7 +163,7 @@ func (g *rig) await(done func() bool) {
 func (g *rig) reconciler() *Reconciler {
 	c := g.watched()
 	return &Reconciler{
-		Client: c, Reader: g.admin, Records: &record.Store{Client: c, Reader: g.admin, Namespace: ownNamespace}, Sources: g, Dialer: g, Events: g.events,
+		Client: c, Reader: g.admin, Records: &record.Store{Client: c, Reader: g.admin, Namespace: ownNamespace}, Sources: g, Dialer: g, Keys: g, Alarms: g, Events: g.events,
 		Artifacts: g, Background: g.background,
 		TLS:           func(context.Context, *unstructured.Unstructured) (*tls.Config, error) { return nil, nil },
 		Now:           func() time.Time { return time.Now().Add(g.late) },
@@ -187,6 +191,9 @@ func (g *rig) watched() client.WithWatch {
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			return g.write("delete", o, func() error { return c.Delete(ctx, o, opts...) })
+		},
+		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o, s client.Object, opts ...client.SubResourceCreateOption) error {
+			return g.write(sub, o, func() error { return c.SubResource(sub).Create(ctx, o, s, opts...) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			return g.write("patch "+sub, o, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
@@ -239,6 +246,27 @@ func (g *rig) Prove(context.Context, string, record.Source, proof.Login) (record
 	return g.proven, g.artifact("prove")
 }
 
+// Examine implements Artifacts.
+func (g *rig) Examine(ctx context.Context, ns string, source record.Source, login proof.Login, live iter.Seq2[[]byte, error]) (record.Proof, artifact.Facts, error) {
+	p, err := g.Prove(ctx, ns, source, login)
+	facts := g.facts
+	if live != nil {
+		facts.Difference = &artifact.Difference{}
+		for key := range live {
+			prefix := artifact.Prefix(key)
+			if facts.Prefixes[prefix].Keys == 0 {
+				d := &facts.Difference.Vanish
+				if d.Prefixes == nil {
+					d.Prefixes = map[string]int64{}
+				}
+				d.Keys++
+				d.Prefixes[prefix]++
+			}
+		}
+	}
+	return p, facts, err
+}
+
 // Prepare implements Artifacts.
 func (g *rig) Prepare(_ context.Context, _, owner string, source record.Source, proven record.Proof, plan record.Prepared) (record.Prepared, error) {
 	if err := g.artifact("prepare"); err != nil {
@@ -273,6 +301,41 @@ func (g *rig) Dial(target etcd.Target) (etcd.Reader, error) {
 		return nil, fmt.Errorf("no such host %s:%d", target.Host, target.Port)
 	}
 	return &fakeMember{g: g, name: member}, nil
+}
+
+// DialKeys implements etcd.KeyDialer.
+func (g *rig) DialKeys(target etcd.Target) (etcd.Keys, error) {
+	reader, err := g.Dial(target)
+	if err != nil {
+		return nil, err
+	}
+	return reader.(*fakeMember), nil
+}
+
+// DialAlarms implements etcd.AlarmDialer.
+func (g *rig) DialAlarms(target etcd.Target) (etcd.Alarms, error) {
+	reader, err := g.Dial(target)
+	if err != nil {
+		return nil, err
+	}
+	return reader.(*fakeMember), nil
+}
+
+func (m *fakeMember) List(context.Context) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for _, k := range m.g.liveKeys {
+			if !yield([]byte(k), nil) {
+				return
+			}
+		}
+	}
+}
+
+func (m *fakeMember) Revision() int64 { return 1000 }
+
+func (m *fakeMember) DisarmNoSpace(context.Context) error {
+	m.g.disarmed.Add(1)
+	return nil
 }
 
 type fakeMember struct {

@@ -54,8 +54,7 @@ func (r *Reconciler) ask(ctx context.Context, w *world) {
 			m.Etcd.Error = bound(err.Error())
 			return
 		}
-		host := fmt.Sprintf("%s.%s.%s.svc", m.Name, w.cluster.GetName(), w.cluster.GetNamespace())
-		readers[i], m.Etcd = r.askState(ctx, etcd.Target{Host: host, Port: clientPort, TLS: config})
+		readers[i], m.Etcd = r.askState(ctx, memberTarget(w.cluster, m.Name, config))
 	})
 	if w.seen.complete() {
 		askHashes(ctx, members, readers)
@@ -81,7 +80,7 @@ func (r *Reconciler) askState(ctx context.Context, target etcd.Target) (etcd.Rea
 	if err != nil {
 		return reader, EtcdFacts{Asked: true, Error: bound(err.Error())}
 	}
-	return reader, EtcdFacts{Asked: true, ClusterID: strconv.FormatUint(s.ClusterID, 16), Revision: s.Revision, Alarms: s.Errors, Learner: s.Learner}
+	return reader, EtcdFacts{Asked: true, ClusterID: strconv.FormatUint(s.ClusterID, 16), Revision: s.Revision, Alarms: s.Errors, Learner: s.Learner, DBSize: s.DBSize}
 }
 
 // askHashes compares the members at the highest revision that each of them has. Hashes count only where all have compacted equally far, as what is

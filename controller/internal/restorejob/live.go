@@ -2,11 +2,13 @@ package restorejob
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	etcdv1alpha2 "github.com/cozy-etcd/cozy-etcd/controller/api/etcdoperator/v1alpha2"
@@ -19,17 +21,11 @@ func (r *Reconciler) liveRevisions(ctx context.Context, w *world) (revisions []i
 	if w.cluster == nil {
 		return nil, false, nil
 	}
-	list := &etcdv1alpha2.EtcdMemberList{}
-	if err := r.Reader.List(ctx, list, client.InNamespace(w.job.Namespace), client.MatchingLabels{etcdv1alpha2.LabelCluster: w.application()}); err != nil {
-		return nil, false, fmt.Errorf("list EtcdMembers: %w", err)
+	names, err := r.memberNames(ctx, w.cluster)
+	if err != nil {
+		return nil, false, err
 	}
-	var names []string
-	for i := range list.Items {
-		if c := metav1.GetControllerOf(&list.Items[i]); c != nil && c.UID == w.cluster.GetUID() {
-			names = append(names, list.Items[i].Name)
-		}
-	}
-	answers := r.askRevisions(ctx, w, names)
+	answers := r.askRevisions(ctx, w.cluster, names)
 	voters := 0
 	for _, a := range answers {
 		if a.Error != "" || a.ClusterID != w.seen.Cluster.ClusterID {
@@ -43,17 +39,35 @@ func (r *Reconciler) liveRevisions(ctx context.Context, w *world) (revisions []i
 	return revisions, voters > max(len(names), int(w.seen.Cluster.Replicas))/2, nil
 }
 
-func (r *Reconciler) askRevisions(ctx context.Context, w *world, names []string) []EtcdFacts {
+// memberNames are those of a cluster's own members.
+func (r *Reconciler) memberNames(ctx context.Context, cluster *unstructured.Unstructured) ([]string, error) {
+	list := &etcdv1alpha2.EtcdMemberList{}
+	if err := r.Reader.List(ctx, list, client.InNamespace(cluster.GetNamespace()), client.MatchingLabels{etcdv1alpha2.LabelCluster: cluster.GetName()}); err != nil {
+		return nil, fmt.Errorf("list EtcdMembers: %w", err)
+	}
+	var names []string
+	for i := range list.Items {
+		if c := metav1.GetControllerOf(&list.Items[i]); c != nil && c.UID == cluster.GetUID() {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return names, nil
+}
+
+func memberTarget(cluster *unstructured.Unstructured, member string, config *tls.Config) etcd.Target {
+	return etcd.Target{Host: fmt.Sprintf("%s.%s.%s.svc", member, cluster.GetName(), cluster.GetNamespace()), Port: clientPort, TLS: config}
+}
+
+func (r *Reconciler) askRevisions(ctx context.Context, cluster *unstructured.Unstructured, names []string) []EtcdFacts {
 	answers := make([]EtcdFacts, len(names))
-	config, err := r.TLS(ctx, w.cluster)
+	config, err := r.TLS(ctx, cluster)
 	each(len(names), func(i int) {
 		if err != nil {
 			answers[i].Error = bound(err.Error())
 			return
 		}
-		host := fmt.Sprintf("%s.%s.%s.svc", names[i], w.cluster.GetName(), w.cluster.GetNamespace())
 		var reader etcd.Reader
-		reader, answers[i] = r.askState(ctx, etcd.Target{Host: host, Port: clientPort, TLS: config})
+		reader, answers[i] = r.askState(ctx, memberTarget(cluster, names[i], config))
 		if reader != nil {
 			_ = reader.Close()
 		}

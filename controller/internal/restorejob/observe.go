@@ -28,6 +28,10 @@ type world struct {
 	request *request
 	cluster *unstructured.Unstructured
 	release *release
+	// report is the ConfigMap of this job's report; nil where there is none, or where it was not looked for.
+	report *metav1.PartialObjectMetadata
+	// consumers is the record's list, brought up to date with the Pods that are there.
+	consumers *record.Consumers
 }
 
 // release is a HelmRelease, whole and as far as its type is known here.
@@ -55,7 +59,9 @@ func (r *Reconciler) observe(ctx context.Context, job *backupsv1alpha1.RestoreJo
 	if application == "" {
 		return w, nil
 	}
-	for _, look := range []func(context.Context, *world) error{r.observeCluster, r.observeRelease, r.observeSpec, r.observeRecord, r.observeRemains, r.observeMembers} {
+	for _, look := range []func(context.Context, *world) error{
+		r.observeCluster, r.observeRelease, r.observeSpec, r.observeRecord, r.observeRemains, r.observeMembers, r.observeReport, r.observeConsumers,
+	} {
 		if err := look(ctx, w); err != nil {
 			return nil, err
 		}
@@ -101,6 +107,7 @@ func jobFacts(job *backupsv1alpha1.RestoreJob) JobFacts {
 		StockFinalizer: hasStockFinalizer(job),
 		Phase:          job.Status.Phase,
 		Gone:           meta.IsStatusConditionTrue(job.Status.Conditions, backupsv1alpha1.ConditionDeleted),
+		Reported:       meta.IsStatusConditionTrue(job.Status.Conditions, backupsv1alpha1.ConditionReported),
 		Serving:        meta.IsStatusConditionTrue(job.Status.Conditions, backupsv1alpha1.ConditionServing),
 	}
 	if ready := meta.FindStatusCondition(job.Status.Conditions, backupsv1alpha1.ConditionReady); ready != nil && ready.Reason == backupsv1alpha1.ReasonRetrying {
@@ -156,6 +163,7 @@ func (r *Reconciler) observeRecord(ctx context.Context, w *world) error {
 		Timeout: seconds(rec.TimeoutSeconds), SHA256: rec.SHA256, OldUID: string(rec.OldUID), OldClusterID: rec.OldClusterID, Revision: rec.StartRevision(),
 		SuspendIntended: rec.Intended(record.StepSuspend), DeleteIntended: rec.Intended(record.StepDelete),
 		HasRelease: rec.Release != nil, WasSuspended: rec.Release.WasSuspended(),
+		DryRun: rec.DryRun, KeepConsumers: rec.KeepConsumers,
 	}
 	if rec.Proof != nil {
 		f.Keys = rec.Proof.Keys

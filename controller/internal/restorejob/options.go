@@ -19,7 +19,13 @@ const optionTimeout = "restoreTimeoutSeconds"
 // optionAllowOtherMinor is spec.options.allowOtherMinor: true accepts a snapshot of the etcd minor before the cluster's, or of an unknown one.
 const optionAllowOtherMinor = "allowOtherMinor"
 
-var knownOptions = []string{optionAllowOtherMinor, optionTimeout}
+// optionDryRun is spec.options.dryRun: true stops after the report, with nothing changed.
+const optionDryRun = "dryRun"
+
+// optionRestartConsumers is spec.options.restartConsumers: false leaves the API servers of TenantControlPlanes alone after the restore.
+const optionRestartConsumers = "restartConsumers"
+
+var knownOptions = []string{optionAllowOtherMinor, optionDryRun, optionRestartConsumers, optionTimeout}
 
 // Limits of optionTimeout. The upper one fits into the operator's own deadline field by far.
 const (
@@ -31,11 +37,14 @@ const (
 type Options struct {
 	Timeout         time.Duration
 	AllowOtherMinor bool
+	DryRun          bool
+	// RestartConsumers is true by default.
+	RestartConsumers bool
 }
 
 // parseOptions reads spec.options. An option that nobody reads is refused: whoever wrote it relies on it.
 func parseOptions(raw *runtime.RawExtension) (Options, *Problem) {
-	o := Options{Timeout: DefaultTimeout}
+	o := Options{Timeout: DefaultTimeout, RestartConsumers: true}
 	if raw == nil || len(raw.Raw) == 0 {
 		return o, nil
 	}
@@ -53,9 +62,11 @@ func parseOptions(raw *runtime.RawExtension) (Options, *Problem) {
 			return o, optionProblem("spec.options.%s is unknown: remove it; the known options are: %s", name, strings.Join(knownOptions, ", "))
 		}
 	}
-	if value, ok := fields[optionAllowOtherMinor]; ok {
-		if err := json.Unmarshal(value, &o.AllowOtherMinor); err != nil {
-			return o, optionProblem("spec.options.%s is %s: give true or false", optionAllowOtherMinor, shorten(string(value)))
+	for name, to := range map[string]*bool{optionAllowOtherMinor: &o.AllowOtherMinor, optionDryRun: &o.DryRun, optionRestartConsumers: &o.RestartConsumers} {
+		if value, ok := fields[name]; ok {
+			if err := json.Unmarshal(value, to); err != nil {
+				return o, optionProblem("spec.options.%s is %s: give true or false", name, shorten(string(value)))
+			}
 		}
 	}
 	if value, ok := fields[optionTimeout]; ok {

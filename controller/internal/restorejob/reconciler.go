@@ -33,6 +33,8 @@ type Reconciler struct {
 	Artifacts  Artifacts
 	Background *Background
 	Dialer     etcd.Dialer
+	Keys       etcd.KeyDialer
+	Alarms     etcd.AlarmDialer
 	TLS        TLSConfig
 	Events     events.EventRecorder
 	Now        func() time.Time

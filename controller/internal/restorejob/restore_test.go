@@ -21,7 +21,7 @@ func TestRestoreInPlace(t *testing.T) {
 
 	require.Equal(t, backupsv1alpha1.RestoreJobSucceeded, job.Status.Phase, "%+v", job.Status)
 	require.Equal(t, map[string]string{"Ready": "True/Succeeded", "Captured": "True/Captured", "Deleted": "True/FormerClusterGone", "Suspended": "False/Resumed",
-		"Serving": "True/RestoredRevisionServed", "Whole": "True/AllMembersAgree"}, conditions(job))
+		"Reported": "True/Reported", "Serving": "True/RestoredRevisionServed", "Whole": "True/AllMembersAgree"}, conditions(job))
 	require.NotNil(t, job.Status.StartedAt)
 	require.NotNil(t, job.Status.CompletedAt)
 	require.Contains(t, job.Status.Message, "all 3 members")
@@ -96,7 +96,7 @@ func TestC61TwoControllersAtOnce(t *testing.T) {
 	for _, once := range []string{"create EtcdCluster", "delete EtcdCluster"} {
 		require.Equal(t, 1, count(g.writes, once), "%q", g.writes)
 	}
-	require.Equal(t, 1, count(g.writes, "create ConfigMap"), "%q", g.writes)
+	require.Equal(t, 2, count(g.writes, "create ConfigMap"), "record and report: %q", g.writes)
 	require.Empty(t, g.records())
 	require.Nil(t, g.suspended())
 }

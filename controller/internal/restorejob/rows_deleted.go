@@ -21,6 +21,7 @@ var deletedRows = []Row{
 	{RowRecreate, func(s Seen) bool { return s.Cluster == nil }, recreate},
 	{RowOwn, func(s Seen) bool { return !s.Cluster.Owned }, own},
 	{RowBootstrapFailed, func(s Seen) bool { return s.Cluster.BootstrapFailed != "" }, bootstrapFailed},
+	{RowDisarm, Seen.disarms, disarm},
 	{RowWhole, Seen.whole, whole},
 	{RowExpiredNoQuorum, func(s Seen) bool { return s.Expired() && s.Cluster.ClusterID == "" }, expiredNoQuorum},
 	{RowExpiredMismatch, func(s Seen) bool { return s.Expired() && s.wrong() != "" }, expiredMismatch},

@@ -12,7 +12,7 @@ var finalRows = []Row{
 		return terminal(s) && decided(s) && s.Record.PreparedKey != "" && !s.startsFromPrepared()
 	}, discard},
 	{RowForgetSuperseded, func(s Seen) bool {
-		return terminal(s) && decided(s) && s.Record.Outcome.Succeeded && s.Record.Superseded != ""
+		return terminal(s) && decided(s) && s.Record.Outcome.Succeeded && !s.Record.DryRun && s.Record.Superseded != ""
 	}, forgetSuperseded},
 	{RowForget, func(s Seen) bool { return terminal(s) && decided(s) && !s.Record.Outcome.Keep }, forget},
 	{RowLetGo, terminal, letGo},
@@ -25,6 +25,11 @@ var finalRows = []Row{
 	{RowLeaveSuspended, func(s Seen) bool {
 		return decided(s) && s.Release != nil && !s.mayResume() && s.Release.Finalizer
 	}, leaveSuspended},
+	{RowListConsumers, func(s Seen) bool { return s.restarting() && !s.Consumers.Listed }, listConsumers},
+	{RowNoteConsumers, func(s Seen) bool { return s.restarting() && s.Consumers.Changed }, noteConsumers},
+	{RowTellConsumers, func(s Seen) bool { return s.restarting() && !s.Consumers.Told }, tellConsumers},
+	{RowEvict, func(s Seen) bool { return s.restarting() && s.Consumers.Next != "" }, evict},
+	{RowWaitConsumers, func(s Seen) bool { return s.restarting() && s.Consumers.Waiting != "" }, waitConsumers},
 	{RowSucceeded, func(s Seen) bool { return decided(s) && s.Record.Outcome.Succeeded }, succeeded},
 	{RowFailed, decided, failed},
 }

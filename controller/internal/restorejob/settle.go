@@ -51,7 +51,7 @@ func (r *Reconciler) settle(ctx context.Context, w *world, d Decision, err error
 // shows tells that a decision is seen from outside.
 func (d Decision) shows() bool {
 	switch d.Action {
-	case ActionStart, ActionAnnounce, ActionAnnounceGone, ActionProve, ActionPrepare:
+	case ActionStart, ActionAnnounce, ActionAnnounceGone, ActionProve, ActionPrepare, ActionReport, ActionEvict:
 		return true
 	}
 	return d.Verb == Wait || d.Verb == Succeed || d.Verb == Fail
@@ -116,6 +116,8 @@ func (w *world) domainConditions(c status.Conditions) {
 	c.Set(backupsv1alpha1.ConditionCaptured, metav1.ConditionTrue, backupsv1alpha1.ReasonCaptured, "sha256 %s of the spec from %s, in record %s",
 		s.Record.SHA256, w.record.SpecFrom, record.Name(w.job.UID))
 	w.suspendedCondition(c)
+	w.reportedCondition(c)
+	w.consumersCondition(c)
 	if !s.Record.DeleteIntended {
 		return
 	}
@@ -172,7 +174,8 @@ func (w *world) servingCondition(c status.Conditions, message string) {
 func (r *Reconciler) tell(before *backupsv1alpha1.RestoreJob, w *world) {
 	for _, now := range w.job.Status.Conditions {
 		was := meta.FindStatusCondition(before.Status.Conditions, now.Type)
-		if was != nil && was.Status == now.Status && (was.Reason == now.Reason || now.Type != backupsv1alpha1.ConditionReady) {
+		byReason := now.Type == backupsv1alpha1.ConditionReady || now.Type == backupsv1alpha1.ConditionConsumersRestarted
+		if was != nil && was.Status == now.Status && (was.Reason == now.Reason || !byReason) {
 			continue
 		}
 		r.tellCondition(w, now, was == nil)
@@ -188,11 +191,15 @@ func (r *Reconciler) tell(before *backupsv1alpha1.RestoreJob, w *world) {
 }
 
 func (r *Reconciler) tellCondition(w *world, now metav1.Condition, first bool) {
-	if now.Type == backupsv1alpha1.ConditionReconciling || now.Type == backupsv1alpha1.ConditionStalled || (first && now.Status == metav1.ConditionFalse && now.Type != backupsv1alpha1.ConditionReady) {
+	quiet := first && now.Status == metav1.ConditionFalse && now.Type != backupsv1alpha1.ConditionReady && now.Reason != backupsv1alpha1.ReasonConsumersNotRestarted
+	if quiet || now.Type == backupsv1alpha1.ConditionReconciling || now.Type == backupsv1alpha1.ConditionStalled {
 		return
 	}
 	kind := corev1.EventTypeNormal
 	if w.job.Status.Phase == backupsv1alpha1.RestoreJobFailed && now.Type == backupsv1alpha1.ConditionReady {
+		kind = corev1.EventTypeWarning
+	}
+	if now.Reason == backupsv1alpha1.ReasonControlPlanesLost || now.Reason == backupsv1alpha1.ReasonConsumersNotRestarted {
 		kind = corev1.EventTypeWarning
 	}
 	r.Events.Eventf(w.job, nil, kind, now.Reason, "Restore", "%s", eventNote(now))

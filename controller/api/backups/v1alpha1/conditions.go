@@ -24,6 +24,10 @@ const (
 	ConditionSuspended = "Suspended"
 	// ConditionDeleted: nothing of the former cluster is left.
 	ConditionDeleted = "Deleted"
+	// ConditionReported: what the restore changes stands in a ConfigMap.
+	ConditionReported = "Reported"
+	// ConditionConsumersRestarted: the tenants' API servers on the restored etcd have been restarted.
+	ConditionConsumersRestarted = "ConsumersRestarted"
 	// ConditionServing: a member of the new cluster answers with the restored revision.
 	ConditionServing = "Serving"
 	// ConditionWhole: every member of the new cluster is a voter and holds the same data.

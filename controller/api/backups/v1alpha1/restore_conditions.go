@@ -9,6 +9,17 @@ const (
 	ReasonNoHelmRelease     = "NoHelmRelease"
 	ReasonFormerClusterGone = "FormerClusterGone"
 	ReasonAllMembersAgree   = "AllMembersAgree"
+
+	ReasonDryRun                = "DryRun"
+	ReasonReporting             = "Reporting"
+	ReasonReported              = "Reported"
+	ReasonControlPlanesLost     = "ControlPlanesLost"
+	ReasonReportRefused         = "ReportRefused"
+	ReasonRestartingConsumers   = "RestartingConsumers"
+	ReasonConsumersRestarted    = "ConsumersRestarted"
+	ReasonConsumersNotRestarted = "ConsumersNotRestarted"
+	ReasonConsumersDeclined     = "ConsumersDeclined"
+	ReasonDisarming             = "Disarming"
 )
 
 // RestoreFinalizer keeps a RestoreJob, and the HelmRelease that it paused, until the restore has ended.
@@ -20,4 +31,8 @@ const (
 	AnnotationRestoredBy = "cozy-etcd.io/restored-by"
 	// AnnotationSuspendedBy on a HelmRelease is the UID of the RestoreJob that suspended it. Without it the suspension is somebody else's.
 	AnnotationSuspendedBy = "cozy-etcd.io/suspended-by"
+	// AnnotationLost on a report names control planes that are not in the snapshot.
+	AnnotationLost = "cozy-etcd.io/lost-control-planes"
+	// AnnotationConsumers on a report is how far the restart of the consumers is that it shows.
+	AnnotationConsumers = "cozy-etcd.io/consumers"
 )
