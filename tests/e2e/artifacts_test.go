@@ -102,7 +102,7 @@ func (a *artifacts) refused(reason string, says ...string) {
 func TestBadArtifactsLeaveTheClusterAlone(t *testing.T) {
 	ctx := t.Context()
 	controller := startController(t)
-	tenant, err := platform.InstallTenant(ctx, "bad-artifacts", time.Hour, map[string]any{"replicas": 1})
+	tenant, err := platform.InstallTenant(ctx, "bad-artifacts", time.Hour, harness.Quick(1))
 	require.NoError(t, err)
 	_, err = tenant.AwaitWhole(ctx, 1, time.Minute)
 	require.NoError(t, err)
@@ -120,20 +120,18 @@ func TestBadArtifactsLeaveTheClusterAlone(t *testing.T) {
 	a.good, err = platform.S3.Get(ctx, a.key)
 	require.NoError(t, err)
 
-	for _, c := range a.cases(artifact) {
-		t.Run(c.name, func(t *testing.T) {
-			a.t = t
-			c.spoil()
-			a.refused(c.reason, c.says...)
-			c.mend()
-		})
-	}
+	a.spoiledRuns(t, a.cases(artifact))
+	misfit := misfits(t)
+	misfit.spoiledRuns(t, operatorCannot())
 	t.Run("no room in the scratch folder", func(t *testing.T) {
 		a.t = t
 		controller.Stop(10 * time.Second)
-		startController(t, "--scratch-limit=1Mi")
+		controller = startController(t, "--scratch-limit=1Mi")
 		a.refused(backupsv1alpha1.ReasonScratchTooSmall, "the limit is 1048576")
+		controller.Stop(10 * time.Second)
 	})
+	startController(t, "--operator-restore-minors=3.5,3.6")
+	misfit.spoiledRuns(t, misfit.misfitCases(a.good))
 }
 
 type spoiled struct {
@@ -170,7 +168,12 @@ func (a *artifacts) cases(recorded *backupsv1alpha1.BackupArtifact) []spoiled {
 		cases = append(cases, spoiled{fmt.Sprintf("cut at %d bytes", at), backupsv1alpha1.ReasonArtifactTruncated, []string{fmt.Sprintf("at byte %d of %d", at, len(a.good))},
 			func() { a.put(a.good[:at]) }, restore})
 	}
-	return cases
+	for _, less := range []int{1, 512, 8192} {
+		left := len(a.good) - less
+		cases = append(cases, spoiled{fmt.Sprintf("%d bytes short", less), backupsv1alpha1.ReasonArtifactTruncated, []string{fmt.Sprintf("at byte %d of %d", left, len(a.good))},
+			func() { a.put(a.good[:left]) }, restore})
+	}
+	return append(cases, a.elsewhere(recorded.URI))
 }
 
 // flipped has one bit of a value changed.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	etcdv1alpha2 "github.com/cozy-etcd/cozy-etcd/controller/api/etcdoperator/v1alpha2"
+	"github.com/cozy-etcd/cozy-etcd/tests/harness"
 )
 
 // restoreByHand does what a RestoreJob does to the cluster, with a copy of the caller's: delete it, wait until it is gone, create it with that copy.
@@ -23,20 +24,29 @@ func (a *tenantAPI) restoreByHand(t *testing.T, snapshot []byte) {
 	ctx := t.Context()
 	key := "by-hand/" + a.tenant.Namespace + "/" + fmt.Sprintf("%x", sha256.Sum256(snapshot)) + ".db"
 	require.NoError(t, platform.S3.Put(ctx, key, snapshot, nil))
-	old, err := a.tenant.Cluster(ctx)
+	recreate(t, a.tenant, func(c *etcdv1alpha2.EtcdCluster) {
+		require.NotNil(t, c.Spec.Bootstrap, "an earlier restore says where the bucket is")
+		c.Spec.Bootstrap.Restore.Source.S3.Key = key
+	})
+}
+
+// recreate deletes a tenant's cluster of one member and makes it again with another spec.
+func recreate(t *testing.T, tenant *harness.Tenant, change func(*etcdv1alpha2.EtcdCluster)) {
+	t.Helper()
+	ctx := t.Context()
+	old, err := tenant.Cluster(ctx)
 	require.NoError(t, err)
-	require.NotNil(t, old.Spec.Bootstrap, "an earlier restore says where the bucket is")
 	again := &etcdv1alpha2.EtcdCluster{Spec: *old.Spec.DeepCopy()}
 	again.Namespace, again.Name, again.Labels, again.Annotations = old.Namespace, old.Name, old.Labels, old.Annotations
-	again.Spec.Bootstrap.Restore.Source.S3.Key = key
+	change(again)
 	require.NoError(t, platform.Client.Delete(ctx, old))
 	require.Eventually(t, func() bool {
 		var members etcdv1alpha2.EtcdMemberList
-		_, err := a.tenant.Cluster(ctx)
-		return apierrors.IsNotFound(err) && platform.Client.List(ctx, &members, client.InNamespace(a.tenant.Namespace)) == nil && len(members.Items) == 0
+		_, err := tenant.Cluster(ctx)
+		return apierrors.IsNotFound(err) && platform.Client.List(ctx, &members, client.InNamespace(tenant.Namespace)) == nil && len(members.Items) == 0
 	}, time.Minute, 20*time.Millisecond)
 	require.Eventually(t, func() bool { return platform.Client.Create(ctx, again) == nil }, time.Minute, 20*time.Millisecond)
-	_, err = a.tenant.AwaitWhole(ctx, 1, time.Minute)
+	_, err = tenant.AwaitWhole(ctx, 1, time.Minute)
 	require.NoError(t, err)
 }
 

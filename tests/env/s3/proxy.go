@@ -30,6 +30,7 @@ type Fault struct {
 	Delay    time.Duration            // before anything else
 	Status   int                      // answer with this status and Code instead of forwarding; 0 forwards
 	Code     string                   // S3 error code of the answer, such as SlowDown
+	Break    bool                     // break the connection instead of forwarding or answering
 	CutAfter int64                    // break the connection after so many bytes of the answer's body; 0 leaves it whole
 	Times    int                      // how often it applies; 0 means until removed
 }
@@ -107,6 +108,8 @@ func (p *Proxy) handler(forward http.Handler) http.HandlerFunc {
 		case <-time.After(f.Delay):
 		}
 		switch {
+		case f.Break:
+			panic(http.ErrAbortHandler)
 		case f.Status != 0:
 			refuse(w, r, f.Status, f.Code)
 		case noList && isList(r):
