@@ -23,8 +23,11 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
 
-// maxConsumers bounds the list of Pods in the record.
-const maxConsumers = 1000
+// The record has to fit a ConfigMap, even with names as long as names get.
+const (
+	maxConsumers = 400
+	maxTroubles  = 100
+)
 
 // apiServers finds the Pods of a control plane's API server: those that its Deployment controls, directly or through a ReplicaSet. Labels are anybody's to
 // set, so they only narrow the search.
@@ -87,7 +90,7 @@ func (r *Reconciler) listConsumers(ctx context.Context, w *world) error {
 	}
 	for i := range users {
 		pods, err := r.apiServers(ctx, users[i].Namespace, users[i].Name, users[i].UID)
-		if err != nil && len(consumers.Trouble) < maxConsumers {
+		if err != nil && len(consumers.Trouble) < maxTroubles {
 			consumers.Trouble = append(consumers.Trouble, bound(fmt.Sprintf("%s/%s: %v", users[i].Namespace, users[i].Name, err)))
 		}
 		for j := range pods {

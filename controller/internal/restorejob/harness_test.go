@@ -120,6 +120,7 @@ type rig struct {
 	proven     record.Proof
 	facts      artifact.Facts
 	liveKeys   []string // of every live member
+	listError  error    // ends their list
 	disarmed   atomic.Int64
 	background *Background
 	stored     sync.Map // keys of prepared copies
@@ -327,6 +328,9 @@ func (m *fakeMember) List(context.Context) iter.Seq2[[]byte, error] {
 			if !yield([]byte(k), nil) {
 				return
 			}
+		}
+		if m.g.listError != nil {
+			yield(nil, m.g.listError)
 		}
 	}
 }

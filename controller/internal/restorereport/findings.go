@@ -16,7 +16,7 @@ const (
 	// maxPrefixes bounds each list of prefixes.
 	maxPrefixes = 100
 	// maxTenants bounds the list of first path segments that the record keeps.
-	maxTenants = 1000
+	maxTenants = 500
 	maxName    = 253
 )
 

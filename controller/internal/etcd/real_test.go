@@ -1,0 +1,189 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/cozy-etcd/cozy-etcd/tests/env/ports"
+	"github.com/cozy-etcd/cozy-etcd/tests/env/process"
+)
+
+const version = "3.6.11"
+
+func bin(t *testing.T, name string) string {
+	t.Helper()
+	dir := os.Getenv("COZY_ETCD_BIN")
+	if dir == "" {
+		dir = "../../../bin"
+	}
+	path, err := filepath.Abs(filepath.Join(dir, name))
+	require.NoError(t, err)
+	require.FileExists(t, path, "run `make tools`")
+	return path
+}
+
+// serve runs a real etcd of one member on a data folder.
+func serve(t *testing.T, dir string, args ...string) (*clientv3.Client, Target) {
+	t.Helper()
+	address, err := ports.Address()
+	require.NoError(t, err)
+	peer, err := ports.Address()
+	require.NoError(t, err)
+	child, err := process.Start(t.Context(), process.Spec{
+		Name: "etcd", Path: bin(t, "etcd-"+version), Dir: filepath.Dir(dir),
+		Args: append([]string{
+			"--name=default", "--data-dir=" + dir, "--listen-client-urls=http://" + address, "--advertise-client-urls=http://" + address,
+			"--listen-peer-urls=http://" + peer, "--initial-advertise-peer-urls=http://localhost:2380", "--initial-cluster=default=http://localhost:2380",
+			"--unsafe-no-fsync", "--log-level=error", "--election-timeout=100", "--heartbeat-interval=10",
+		}, args...),
+		Ready: func(ctx context.Context) error {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+			if err != nil {
+				return err
+			}
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = resp.Body.Close() }()
+			if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusServiceUnavailable {
+				return errors.New(resp.Status)
+			}
+			return nil
+		},
+	})
+	require.NoError(t, err)
+	t.Cleanup(child.Kill)
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + address}, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	host, port, _ := strings.Cut(address, ":")
+	n, err := strconv.Atoi(port)
+	require.NoError(t, err)
+	return c, Target{Host: host, Port: n}
+}
+
+// More keys than a page holds come once each, at the revision of the first page, whatever is written or deleted meanwhile; and one that is compacted away
+// ends the list with an error.
+func TestListKeysAtOneRevision(t *testing.T) {
+	ctx := t.Context()
+	c, target := serve(t, filepath.Join(t.TempDir(), "data"))
+	want := 2*keyPage + 7
+	for from := 0; from < want; from += 100 {
+		var puts []clientv3.Op
+		for i := from; i < min(from+100, want); i++ {
+			puts = append(puts, clientv3.OpPut(fmt.Sprintf("/k/%06d", i), strings.Repeat("v", 10)))
+		}
+		_, err := c.Txn(ctx).Then(puts...).Commit()
+		require.NoError(t, err)
+	}
+	k, err := NetDialer{}.DialKeys(target)
+	require.NoError(t, err)
+	defer func() { _ = k.Close() }()
+	require.Zero(t, k.Revision())
+	seen := map[string]int{}
+	for key, err := range k.List(ctx) {
+		require.NoError(t, err)
+		if seen[string(key)]++; len(seen) == 1 {
+			_, err := c.Delete(ctx, "/k/009999")
+			require.NoError(t, err)
+			_, err = c.Put(ctx, "/k/zzz", "late")
+			require.NoError(t, err)
+		}
+	}
+	require.Len(t, seen, want)
+	require.NotContains(t, seen, "/k/zzz")
+	require.Contains(t, seen, "/k/009999")
+	for key, n := range seen {
+		require.Equal(t, 1, n, key)
+	}
+	require.Equal(t, int64(1+(want+99)/100), k.Revision())
+
+	again, err := NetDialer{}.DialKeys(target)
+	require.NoError(t, err)
+	defer func() { _ = again.Close() }()
+	n := 0
+	var ended error
+	for _, err := range again.List(ctx) {
+		if n++; n == 1 {
+			r, err := c.Put(ctx, "/k/more", "x")
+			require.NoError(t, err)
+			_, err = c.Compact(ctx, r.Header.Revision)
+			require.NoError(t, err)
+		}
+		ended = err
+	}
+	require.ErrorIs(t, ended, ErrCompacted)
+	for range again.List(ctx) {
+		break // a reader may stop at any time
+	}
+}
+
+// A snapshot of an etcd that ran out of space brings its alarm along into a cluster with a larger quota; that alarm alone is lifted.
+func TestDisarmAnAlarmThatCameWithASnapshot(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	full, _ := serve(t, filepath.Join(dir, "full"), "--quota-backend-bytes=2097152")
+	value := strings.Repeat("x", 100_000)
+	var err error
+	for i := 0; err == nil; i++ {
+		require.Less(t, i, 100, "it never runs out of space")
+		_, err = full.Put(ctx, fmt.Sprintf("/k/%d", i), value)
+	}
+	require.ErrorContains(t, err, "database space exceeded")
+	snapshot := filepath.Join(dir, "s.db")
+	r, err := full.Snapshot(ctx)
+	require.NoError(t, err)
+	f, err := os.Create(snapshot)
+	require.NoError(t, err)
+	_, err = io.Copy(f, r)
+	require.NoError(t, errors.Join(err, f.Close(), r.Close()))
+	restored := filepath.Join(dir, "restored")
+	out, err := exec.CommandContext(ctx, bin(t, "etcdutl-"+version), "snapshot", "restore", snapshot, "--data-dir="+restored, "--bump-revision=1000", "--mark-compacted").CombinedOutput()
+	require.NoError(t, err, string(out))
+
+	c, target := serve(t, restored)
+	reader, err := NetDialer{}.Dial(target)
+	require.NoError(t, err)
+	defer func() { _ = reader.Close() }()
+	s, err := reader.Status(ctx)
+	require.NoError(t, err)
+	require.Len(t, s.Errors, 1)
+	require.Contains(t, s.Errors[0], "NOSPACE")
+	_, err = c.Put(ctx, "/k", "v")
+	require.ErrorContains(t, err, "database space exceeded", "etcd itself never lifts it")
+
+	// An alarm of another kind must stay.
+	raise := &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: s.MemberID, Alarm: pb.AlarmType_CORRUPT}
+	_, err = pb.NewMaintenanceClient(c.ActiveConnection()).Alarm(ctx, raise)
+	require.NoError(t, err)
+	alarms, err := NetDialer{}.DialAlarms(target)
+	require.NoError(t, err)
+	defer func() { _ = alarms.Close() }()
+	bounded, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	require.NoError(t, alarms.DisarmNoSpace(bounded))
+	require.NoError(t, alarms.DisarmNoSpace(bounded), "nothing to lift is no error")
+	s, err = reader.Status(ctx)
+	require.NoError(t, err)
+	require.Len(t, s.Errors, 1)
+	require.Contains(t, s.Errors[0], "CORRUPT")
+	_, err = c.AlarmDisarm(ctx, &clientv3.AlarmMember{MemberID: s.MemberID, Alarm: pb.AlarmType_CORRUPT})
+	require.NoError(t, err)
+	_, err = c.Put(ctx, "/k", "v")
+	require.NoError(t, err)
+}
