@@ -25,20 +25,28 @@ func (c *Change) add(prefix string) {
 	c.Prefixes[prefix]++
 }
 
+// compare takes the list of keys that the live ones are compared with.
+func (r *report) compare(list iter.Seq2[[]byte, error]) error {
+	r.facts.Difference = &Difference{}
+	for key, err := range list {
+		if err != nil {
+			return err
+		}
+		if len(key) == 0 {
+			continue
+		}
+		if err := r.tally.list(key, r.prefixes.number(key)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // finish counts what the walk has gathered.
 func (r *report) finish(list iter.Seq2[[]byte, error]) (Facts, error) {
 	if list != nil {
-		r.facts.Difference = &Difference{}
-		for key, err := range list {
-			if err != nil {
-				return Facts{}, err
-			}
-			if len(key) == 0 {
-				continue
-			}
-			if err := r.tally.list(key, r.prefixes.number(key)); err != nil {
-				return Facts{}, err
-			}
+		if err := r.compare(list); err != nil {
+			return Facts{}, err
 		}
 	}
 	counts := make([]Count, len(r.prefixes.names))
