@@ -33,7 +33,7 @@ type Prover struct {
 type Login struct{ SecretName string }
 
 // Prove fetches the object and checks every byte of it: size and sha256 against the record, etcd's own sha256, and each page and entry of the database. With
-// auth on it also checks that the login's password is the one of that time. Room for the preparation is asked for here, as a lack of it must show early.
+// auth on it also checks that the login's password is the one of that time. Room for the preparation is asked for here too, as a lack of it must show early.
 func (p *Prover) Prove(ctx context.Context, namespace string, source record.Source, login Login) (record.Proof, error) {
 	proven, _, err := p.Examine(ctx, namespace, source, login, nil)
 	return proven, err
@@ -105,7 +105,12 @@ func (p *Prover) fetch(ctx context.Context, namespace string, source record.Sour
 	if err != nil {
 		return artifact.File{}, nil, err
 	}
-	w, err := p.Scratch.Open(ctx, source.SizeBytes)
+	need := source.SizeBytes
+	if need > 0 {
+		// What has no room to be prepared is not worth fetching.
+		need += artifact.PrepareNeed(need, true)
+	}
+	w, err := p.Scratch.Open(ctx, need)
 	if err != nil {
 		return artifact.File{}, nil, err
 	}
