@@ -15,6 +15,7 @@ import (
 
 	"github.com/cozy-etcd/cozy-etcd/controller/api"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/guard"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/lock"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/restorejob"
 )
 
@@ -68,11 +69,20 @@ func setup(mgr ctrl.Manager, o options) error {
 	if err := mgr.AddReadyzCheck("stock-driver", g.Check); err != nil {
 		return err
 	}
-	if err := setupBackups(mgr, o, g.Wrap); err != nil {
+	leases, err := lock.NewCache(mgr)
+	if err != nil {
+		return err
+	}
+	if err := setupBackups(mgr, o, leases, g.Wrap); err != nil {
 		return err
 	}
 	if err := setupPlans(mgr, o, g.Wrap); err != nil {
 		return err
 	}
-	return setupRestores(mgr, o, g.Wrap)
+	locks := &lock.Store{Client: mgr.GetClient(), Leases: mgr.GetAPIReader(), Live: mgr.GetAPIReader(), Now: time.Now}
+	keeper := &lock.Keeper{Store: locks, Leases: leases, Events: mgr.GetEventRecorder("etcd-controller"), Wrap: g.Wrap}
+	if err := keeper.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("set up the keeper of fences: %w", err)
+	}
+	return setupRestores(mgr, o, leases, g.Wrap)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/backupjob"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/etcd"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/lock"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/operator"
 )
 
@@ -24,6 +25,8 @@ type options struct {
 	leaderElect    bool
 	plans          bool
 	backupDeadline time.Duration
+	queueLimit     time.Duration
+	missingFence   bool
 	restoreMinors  string
 	operator       types.NamespacedName
 	resolve        etcd.Resolver
@@ -46,6 +49,8 @@ func (o *options) register(fs *flag.FlagSet) {
 		o.operator, err = operator.ParseDeployment(text)
 		return err
 	})
+	fs.DurationVar(&o.queueLimit, "queue-limit", lock.DefaultQueueLimit, "a BackupJob or RestoreJob fails this long after its creation if it has not got the lock of its application")
+	fs.BoolVar(&o.missingFence, "allow-missing-fence", false, "restore even where the admission policy of charts/etcd-controller does not work: an edit of the application may then bring up an empty cluster")
 	fs.Var(&o.resolve, "etcd-resolve", "PATTERN=HOST:PORT, repeatable: connect there for etcd hosts that match, and still verify the certificate against the host name; for port-forwards and tests")
 	fs.IntVar(&o.maxSnapshots, "max-running-snapshots", backupjob.DefaultMaxRunning, "snapshots under way at once, over all namespaces")
 	fs.StringVar(&o.scratchDir, "scratch-dir", filepath.Join(os.TempDir(), "etcd-controller"), "where restores unpack snapshots, one at a time; about twice a snapshot's size and 160Mi are needed")
@@ -61,6 +66,9 @@ func (o *options) validate() error {
 	}
 	if o.backupDeadline < time.Minute {
 		errs = append(errs, fmt.Errorf("--backup-deadline %s: at least 1m", o.backupDeadline))
+	}
+	if o.queueLimit < time.Minute {
+		errs = append(errs, fmt.Errorf("--queue-limit %s: at least 1m", o.queueLimit))
 	}
 	if o.concurrency < 1 {
 		errs = append(errs, fmt.Errorf("--concurrency %d: at least 1", o.concurrency))

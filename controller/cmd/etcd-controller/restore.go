@@ -5,16 +5,18 @@ import (
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/etcd"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/lock"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/operator"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/record"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/restorejob"
 )
 
 // setupRestores adds the reconciler of RestoreJobs and the look-out for records that no job belongs to.
-func setupRestores(mgr ctrl.Manager, o options, wrap func(reconcile.Reconciler) reconcile.Reconciler) error {
+func setupRestores(mgr ctrl.Manager, o options, leases cache.Cache, wrap func(reconcile.Reconciler) reconcile.Reconciler) error {
 	records := &record.Store{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Namespace: o.namespace}
 	prover, err := newProver(mgr.GetAPIReader(), o)
 	if err != nil {
@@ -34,6 +36,10 @@ func setupRestores(mgr ctrl.Manager, o options, wrap func(reconcile.Reconciler) 
 		Events:        mgr.GetEventRecorder("etcd-controller"),
 		Now:           time.Now,
 		RestoreMinors: operator.Abilities{Reader: mgr.GetAPIReader(), Deployment: o.operator, Otherwise: o.minors()}.Minors,
+		Locks:         &lock.Store{Client: mgr.GetClient(), Leases: mgr.GetAPIReader(), Live: mgr.GetAPIReader(), Now: time.Now},
+		Leases:        leases,
+		QueueLimit:    o.queueLimit,
+		MissingFence:  o.missingFence,
 		Wrap:          wrap,
 		Concurrency:   o.concurrency,
 	}

@@ -2,6 +2,7 @@ package backupjob
 
 import (
 	"context"
+	"errors"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,6 +28,8 @@ func (r *Reconciler) act(ctx context.Context, job *backupsv1alpha1.BackupJob, o 
 		return r.deleteSnapshot(ctx, o.snapshot)
 	case ActionCreateBackup, ActionCompleteBackup:
 		return r.keepSnapshot(ctx, job, o.snapshot)
+	case ActionUnlock:
+		return r.unlock(ctx, &o)
 	default:
 		return nil
 	}
@@ -34,24 +37,28 @@ func (r *Reconciler) act(ctx context.Context, job *backupsv1alpha1.BackupJob, o 
 
 func (r *Reconciler) createSnapshot(ctx context.Context, job *backupsv1alpha1.BackupJob, o *observation) error {
 	key := snapshotKey(job, o)
-	load, ok, err := r.slots.reserve(key, job.Spec.ApplicationRef.Name, o.seen.Limits.MaxRunning, o.seen.Now,
+	running, ok, err := r.slots.reserve(key, o.seen.Limits.MaxRunning, o.seen.Now,
 		func() ([]etcdv1alpha2.EtcdSnapshot, error) { return r.snapshots(ctx) })
 	switch {
 	case err != nil:
 		return err
-	case load.rival != "":
-		return fault.Waitingf(backupsv1alpha1.ReasonWaitingForOtherRun, "%s is under way for the same application: one at a time", load.rival)
 	case !ok:
-		return fault.Waitingf(backupsv1alpha1.ReasonWaitingForSlot, "%d snapshots are under way, at most %d may be", load.running, o.seen.Limits.MaxRunning)
+		return fault.Waitingf(backupsv1alpha1.ReasonWaitingForSlot, "%d snapshots are under way, at most %d may be", running, o.seen.Limits.MaxRunning)
+	}
+	if err := r.takeLock(ctx, job, o); err != nil {
+		r.slots.release(key)
+		return err
 	}
 	facts, err := r.maker().Facts(ctx, o.cluster)
 	if err == nil {
 		err = r.submitSnapshot(ctx, job, o, facts)
 	}
-	if err != nil {
-		r.slots.release(key)
+	if err == nil {
+		return nil
 	}
-	return err
+	r.slots.release(key)
+	// Whatever the run waits for now, nobody has to wait for it. Where this fails, the run goes on under the lock.
+	return errors.Join(err, r.unlock(ctx, o))
 }
 
 func (r *Reconciler) submitSnapshot(ctx context.Context, job *backupsv1alpha1.BackupJob, o *observation, facts backupstrategy.Facts) error {

@@ -22,10 +22,11 @@ type Action string
 // Actions.
 const (
 	ActionNone           Action = ""
-	ActionCreateSnapshot Action = "CreateSnapshot"
+	ActionCreateSnapshot Action = "CreateSnapshot" // under the lock, which it takes first
 	ActionDeleteSnapshot Action = "DeleteSnapshot"
 	ActionCreateBackup   Action = "CreateBackup"
 	ActionCompleteBackup Action = "CompleteBackup"
+	ActionUnlock         Action = "Unlock"
 )
 
 // Stage tells which condition a decision speaks about, besides Ready.
@@ -34,6 +35,7 @@ type Stage string
 // Stages. A later one implies that the earlier ones are behind.
 const (
 	StageNone      Stage = ""
+	StageQueue     Stage = "Queue"     // not started: the phase is Pending
 	StageResolving Stage = "Resolving" // Resolved is False
 	StageResolved  Stage = "Resolved"  // Resolved is True
 	StageSnapshot  Stage = "Snapshot"  // SnapshotStored is False

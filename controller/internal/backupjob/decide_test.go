@@ -31,8 +31,8 @@ func flipRow() {
 func ready() Seen {
 	return Seen{
 		Now:         noon,
-		Limits:      Limits{Deadline: 45 * time.Minute, Bootstrap: 30 * time.Minute, QuorumGrace: 2 * time.Minute, Quiet: 30 * time.Second, MaxRunning: 2},
-		Job:         JobFacts{Phase: backupsv1alpha1.BackupJobRunning, StartedAt: noon.Add(-time.Minute), Blocker: "WaitingForSlot: full"},
+		Limits:      Limits{Deadline: 45 * time.Minute, Bootstrap: 30 * time.Minute, QuorumGrace: 2 * time.Minute, Quiet: 30 * time.Second, MaxRunning: 2, Queue: 24 * time.Hour},
+		Job:         JobFacts{Phase: backupsv1alpha1.BackupJobRunning, CreatedAt: noon.Add(-time.Minute), StartedAt: noon.Add(-time.Minute), Blocker: "WaitingForSlot: full"},
 		Resolution:  ResolutionFacts{State: Resolved, Class: "daily", Strategy: "s3"},
 		Application: ApplicationFacts{Name: "etcd", Supported: true},
 		Cluster:     ClusterFacts{Found: true, Replicas: 3, Quorum: quorum.Verdict{ReadyVoters: 2, Voters: 3, Needed: 2}},
@@ -80,6 +80,7 @@ func with(base func() Seen, edits ...func(*Seen)) func() Seen {
 func late(s *Seen)                   { s.Job.StartedAt = noon.Add(-45 * time.Minute) }
 func bootstrap(s *Seen)              { s.Job.StartedAt = noon.Add(-30 * time.Minute) }
 func noStart(s *Seen)                { s.Job.StartedAt, s.Job.Phase = time.Time{}, "" }
+func waitsForLock(s *Seen)           { s.Queue.Ahead = `RestoreJob "r" holds the lock` }
 func noQuorum(s *Seen)               { s.Cluster.Quorum.ReadyVoters = 1 }
 func state(r Resolution) func(*Seen) { return func(s *Seen) { s.Resolution.State = r } }
 
@@ -90,7 +91,12 @@ var examples = []example{
 	{"a failed job leaves somebody else's snapshot", with(following, func(s *Seen) { s.Job.Phase = backupsv1alpha1.BackupJobFailed; s.Snapshot.Ours = false }), RowFinished, Skip, "", "", ""},
 	{"C17f a late success does not flip", with(stored, func(s *Seen) { s.Job.Phase = backupsv1alpha1.BackupJobFailed }), RowFinished, Skip, "", "", ""},
 	{"a job that succeeded stays so", with(ready, func(s *Seen) { s.Job.Phase = backupsv1alpha1.BackupJobSucceeded }), RowFinished, Skip, "", "", ""},
-	{"another driver's job", with(ready, noStart, state(ForeignStrategy)), RowForeignStrategy, Skip, "", "", ""},
+	{"the lock goes back at the end", with(ready, func(s *Seen) { s.Job.Phase, s.Queue.Mine = backupsv1alpha1.BackupJobSucceeded, true }), RowUnlock, Do, ActionUnlock, "", ""},
+	{"an unfinished snapshot is taken away before", with(following, func(s *Seen) { s.Job.Phase, s.Queue.Mine = backupsv1alpha1.BackupJobFailed, true }), RowCleanUp, Do, ActionDeleteSnapshot, "", ""},
+	{"C33 a run that waits for the lock has not started", with(ready, noStart, waitsForLock), RowQueue, Wait, "", backupsv1alpha1.ReasonWaitingForLock, `RestoreJob "r"`},
+	{"C33 it waits for a day", with(ready, noStart, waitsForLock, func(s *Seen) { s.Job.CreatedAt = noon.Add(-24 * time.Hour) }), RowQueueLimit, Fail, "", backupsv1alpha1.ReasonQueueLimitExceeded, `24h0m0s: RestoreJob "r"`},
+	{"however old, it starts when the lock is free", with(ready, noStart, func(s *Seen) { s.Job.CreatedAt = noon.Add(-25 * time.Hour) }), RowStart, Intend, "", backupsv1alpha1.ReasonProgressing, ""},
+	{"another driver's job", with(ready, noStart, waitsForLock, state(ForeignStrategy)), RowForeignStrategy, Skip, "", "", ""},
 	{"C61 startedAt comes before all else", with(ready, noStart), RowStart, Intend, "", backupsv1alpha1.ReasonProgressing, ""},
 	{"the clock starts although the class is missing", with(ready, noStart, state(ClassMissing)), RowStart, Intend, "", backupsv1alpha1.ReasonProgressing, ""},
 	{"stored", with(stored, func(s *Seen) { s.Backup.Exists, s.Backup.Ours, s.Backup.Ready = true, true, true }), RowSucceeded, Succeed, "", backupsv1alpha1.ReasonSucceeded, "nightly"},
@@ -156,7 +162,7 @@ var examples = []example{
 	{"credentials without a key", with(ready, func(s *Seen) {
 		s.Credentials.State, s.Credentials.Message = CredentialsInvalid, "key AWS_ACCESS_KEY_ID"
 	}), RowCredentialsInvalid, Fail, "", backupsv1alpha1.ReasonCredentialsSecretInvalid, "AWS_ACCESS_KEY_ID"},
-	{"C46 one at a time for an application", with(ready, func(s *Seen) { s.Queue.Rival = "RestoreJob \"r\"" }), RowRival, Wait, "", backupsv1alpha1.ReasonWaitingForOtherRun, "RestoreJob \"r\""},
+	{"C46 one at a time for an application", with(ready, waitsForLock), RowLockAwaited, Wait, "", backupsv1alpha1.ReasonWaitingForLock, `RestoreJob "r"`},
 	{"C46 the limit over all applications", with(ready, func(s *Seen) { s.Queue.Running = 2 }), RowNoSlot, Wait, "", backupsv1alpha1.ReasonWaitingForSlot, "at most 2"},
 	{"nothing is in the way", ready, RowCreateSnapshot, Do, ActionCreateSnapshot, backupsv1alpha1.ReasonSnapshotRunning, ""},
 	{"no fact, no action", with(ready, func(s *Seen) { s.Credentials = CredentialsFacts{} }), RowNone, Wait, "", backupsv1alpha1.ReasonInternalError, ""},

@@ -21,6 +21,7 @@ import (
 	etcdv1alpha2 "github.com/cozy-etcd/cozy-etcd/controller/api/etcdoperator/v1alpha2"
 	strategyv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/strategy/v1alpha1"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/etcd"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/lock"
 )
 
 var checksum = "sha256:" + strings.Repeat("5a", 32)
@@ -59,7 +60,11 @@ func (s *stage) clear() {
 
 func (s *stage) reconciler(c client.Client) *Reconciler {
 	s.recorder = events.NewFakeRecorder(100)
-	return &Reconciler{Client: c, APIReader: platform(s.T).Client, Events: s.recorder, Etcd: answering{}, Now: func() time.Time { return s.now }}
+	now := func() time.Time { return s.now }
+	return &Reconciler{
+		Client: c, APIReader: platform(s.T).Client, Events: s.recorder, Etcd: answering{}, Now: now,
+		Locks: &lock.Store{Client: c, Leases: c, Live: platform(s.T).Client, Now: now},
+	}
 }
 
 // answering is an etcd that answers at once.

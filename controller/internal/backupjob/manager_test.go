@@ -17,6 +17,7 @@ import (
 	"github.com/cozy-etcd/cozy-etcd/controller/api"
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	etcdv1alpha2 "github.com/cozy-etcd/cozy-etcd/controller/api/etcdoperator/v1alpha2"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/lock"
 )
 
 // Everything that a run waits for wakes it up: no timer takes part, or the test would take longer than its patience.
@@ -25,7 +26,10 @@ func TestWatchesWakeTheRun(t *testing.T) {
 	mgr, err := ctrl.NewManager(platform(t).Config, ctrl.Options{Scheme: api.NewScheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
 	require.NoError(t, err)
 	wrapped := false
+	leases, err := lock.NewCache(mgr)
+	require.NoError(t, err)
 	r := &Reconciler{
+		Leases: leases, Locks: &lock.Store{Client: mgr.GetClient(), Leases: leases, Live: mgr.GetAPIReader(), Now: time.Now},
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("etcd-controller"), Etcd: answering{}, Now: time.Now, Concurrency: 2,
 		MaxRunning: 1 + s.running(),
 		Wrap:       func(inner reconcile.Reconciler) reconcile.Reconciler { wrapped = true; return inner },
@@ -55,12 +59,14 @@ func TestWatchesWakeTheRun(t *testing.T) {
 	restore := &backupsv1alpha1.RestoreJob{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "back"}}
 	restore.Spec.BackupRef = corev1.LocalObjectReference{Name: "x"}
 	s.create(restore)
-	restore.Status.StartedAt = &metav1.Time{Time: s.now}
-	require.NoError(t, s.Status().Update(ctx, restore))
+	held, err := s.r.Locks.Get(ctx, s.namespace, "etcd")
+	require.NoError(t, err)
+	held.Take(lock.RestoreClaim(restore))
+	require.NoError(t, s.r.Locks.Save(ctx, held))
 	s.setMember(s.getMember("etcd-1"), true, true)
-	s.await(j, backupsv1alpha1.ReasonWaitingForOtherRun)
-	restore.Status.Phase = backupsv1alpha1.RestoreJobSucceeded
-	require.NoError(t, s.Status().Update(ctx, restore))
+	s.await(j, backupsv1alpha1.ReasonWaitingForLock)
+	held.Release()
+	require.NoError(t, s.r.Locks.Save(ctx, held))
 	s.await(j, backupsv1alpha1.ReasonSnapshotRunning)
 
 	elsewhere := newStage(t)

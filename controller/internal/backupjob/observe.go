@@ -16,6 +16,7 @@ import (
 	etcdv1alpha2 "github.com/cozy-etcd/cozy-etcd/controller/api/etcdoperator/v1alpha2"
 	strategyv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/strategy/v1alpha1"
 	"github.com/cozy-etcd/cozy-etcd/controller/fault"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/lock"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/safekeep"
 )
 
@@ -34,6 +35,7 @@ type observation struct {
 	strategy    *strategyv1alpha1.Etcd
 	destination backupstrategy.Destination
 	cluster     *etcdv1alpha2.EtcdCluster
+	lock        *lock.Lock
 	snapshot    *etcdv1alpha2.EtcdSnapshot
 }
 
@@ -43,8 +45,13 @@ func (r *Reconciler) observe(ctx context.Context, job *backupsv1alpha1.BackupJob
 	o.seen.Snapshot.Name = backupstrategy.SnapshotName(job)
 	o.seen.Application.Name = job.Spec.ApplicationRef.Name
 	o.seen.Backup.Name = job.Name
-	if o.seen.Job.Deleting || job.Status.Phase == backupsv1alpha1.BackupJobSucceeded {
+	if o.seen.Job.Deleting {
 		return o, nil
+	}
+	if job.Status.Phase.Terminal() || !o.seen.started() {
+		if err := r.observeLock(ctx, job, &o); err != nil || job.Status.Phase == backupsv1alpha1.BackupJobSucceeded {
+			return o, err
+		}
 	}
 	if o.seen.started() {
 		if err := r.observeChildren(ctx, job, &o); err != nil || o.seen.following() || job.Status.Phase.Terminal() {
@@ -60,14 +67,14 @@ func (r *Reconciler) observe(ctx context.Context, job *backupsv1alpha1.BackupJob
 	if err := r.observeMembers(ctx, job, &o); err != nil || !o.seen.Cluster.Quorum.CanServe() {
 		return o, err
 	}
-	if err := r.observeQueue(ctx, job, &o); err != nil || o.seen.Queue.Rival != "" {
+	if err := r.observeQueue(ctx, job, &o); err != nil || o.seen.Queue.Ahead != "" {
 		return o, err
 	}
 	return o, r.observeCredentials(ctx, job, &o)
 }
 
 func jobFacts(job *backupsv1alpha1.BackupJob) JobFacts {
-	f := JobFacts{Deleting: !job.DeletionTimestamp.IsZero(), Phase: job.Status.Phase, Blocker: "nothing was found to be in the way"}
+	f := JobFacts{CreatedAt: job.CreationTimestamp.Time, Deleting: !job.DeletionTimestamp.IsZero(), Phase: job.Status.Phase, Blocker: "nothing was found to be in the way"}
 	if job.Status.StartedAt != nil {
 		f.StartedAt = job.Status.StartedAt.Time
 	}

@@ -121,24 +121,14 @@ func (r *Reconciler) observeMembers(ctx context.Context, job *backupsv1alpha1.Ba
 	return nil
 }
 
-// observeQueue counts snapshots under way and looks for another run on the same application.
+// observeQueue counts snapshots under way and looks for the run's place among those that want the lock.
 func (r *Reconciler) observeQueue(ctx context.Context, job *backupsv1alpha1.BackupJob, o *observation) error {
 	snapshots, err := r.snapshots(ctx)
 	if err != nil {
 		return err
 	}
-	load := r.slots.look(snapshotKey(job, o), job.Spec.ApplicationRef.Name, snapshots, o.seen.Now)
-	o.seen.Queue = QueueFacts{Rival: load.rival, Running: load.running}
-	var restores backupsv1alpha1.RestoreJobList
-	if err := r.List(ctx, &restores, client.InNamespace(job.Namespace)); err != nil {
-		return fmt.Errorf("list RestoreJobs of %s: %w", job.Namespace, err)
-	}
-	for i := range restores.Items {
-		if s := restores.Items[i].Status; s.StartedAt != nil && !s.Phase.Terminal() {
-			o.seen.Queue.Rival = fmt.Sprintf("RestoreJob %q", restores.Items[i].Name)
-		}
-	}
-	return nil
+	o.seen.Queue.Running = r.slots.look(snapshotKey(job, o), snapshots, o.seen.Now)
+	return r.observeLock(ctx, job, o)
 }
 
 // snapshots are those of BackupJobs, from the cache.

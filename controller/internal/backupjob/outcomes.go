@@ -10,6 +10,18 @@ func cleanUp(s Seen) Decision {
 	return do(StageNone, ActionDeleteSnapshot, "", "EtcdSnapshot %q of the failed run is removed", s.Snapshot.Name)
 }
 
+func unlock(Seen) Decision {
+	return do(StageNone, ActionUnlock, "", "the lock of the application is given back")
+}
+
+func queueLimit(s Seen) Decision {
+	return fail(StageQueue, backupsv1alpha1.ReasonQueueLimitExceeded, "the run could not start within %s: %s", s.Limits.Queue, s.Queue.Ahead)
+}
+
+func queue(s Seen) Decision {
+	return wait(StageQueue, min(recheck, s.queueEnd().Sub(s.Now)), backupsv1alpha1.ReasonWaitingForLock, "%s", s.Queue.Ahead)
+}
+
 func start(Seen) Decision {
 	return Decision{Verb: Intend, Reason: backupsv1alpha1.ReasonProgressing, Message: "the backup has started"}
 }
@@ -152,8 +164,8 @@ func credentialsInvalid(s Seen) Decision {
 	return fail(StageResolved, backupsv1alpha1.ReasonCredentialsSecretInvalid, "Secret %q with the S3 credentials: %s", s.Credentials.Name, s.Credentials.Message)
 }
 
-func rival(s Seen) Decision {
-	return wait(StageResolved, recheck, backupsv1alpha1.ReasonWaitingForOtherRun, "%s is under way for the same application: one at a time", s.Queue.Rival)
+func lockAwaited(s Seen) Decision {
+	return wait(StageResolved, recheck, backupsv1alpha1.ReasonWaitingForLock, "%s", s.Queue.Ahead)
 }
 
 func noSlot(s Seen) Decision {

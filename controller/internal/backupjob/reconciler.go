@@ -8,11 +8,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/etcd"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/lock"
 )
 
 // Defaults of the limits. The deadline leaves the operator's own 30 minutes for a snapshot Job, and a while for what comes before it.
@@ -31,11 +33,17 @@ type Reconciler struct {
 	APIReader client.Reader
 	Events    events.EventRecorder
 	Etcd      etcd.Dialer
-	Now       func() time.Time
+	// Locks of the applications. Its Leases may come from a cache.
+	Locks *lock.Store
+	// Leases, where set, is the cache whose Leases wake the runs that wait.
+	Leases cache.Cache
+	Now    func() time.Time
 	// Deadline of a run, from its startedAt.
 	Deadline time.Duration
 	// MaxRunning snapshots may be under way at once, over all namespaces.
 	MaxRunning int
+	// QueueLimit is how long a run waits for the lock before it starts; 0 means 24 hours.
+	QueueLimit time.Duration
 	// Concurrency of reconciles.
 	Concurrency int
 	// Wrap may put something between the queue and the reconciler; nil means nothing.
@@ -66,13 +74,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 func (r *Reconciler) limits() Limits {
 	l := Limits{
-		Deadline: r.Deadline, Bootstrap: defaultBootstrap, QuorumGrace: defaultQuorumGrace, Quiet: defaultQuiet, MaxRunning: r.MaxRunning,
+		Deadline: r.Deadline, Bootstrap: defaultBootstrap, QuorumGrace: defaultQuorumGrace, Quiet: defaultQuiet, MaxRunning: r.MaxRunning, Queue: r.QueueLimit,
 	}
 	if l.Deadline == 0 {
 		l.Deadline = DefaultDeadline
 	}
 	if l.MaxRunning == 0 {
 		l.MaxRunning = DefaultMaxRunning
+	}
+	if l.Queue == 0 {
+		l.Queue = lock.DefaultQueueLimit
 	}
 	return l
 }

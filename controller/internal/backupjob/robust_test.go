@@ -201,6 +201,9 @@ func (m *mortal) funcs() interceptor.Funcs {
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return m.write(func() error { return c.Create(ctx, o, opts...) })
 		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			return m.write(func() error { return c.Update(ctx, o, opts...) })
+		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			return m.write(func() error { return c.Delete(ctx, o, opts...) })
 		},
@@ -218,11 +221,12 @@ type ending struct {
 	Backups    int
 	Metadata   int
 	Artifact   *backupsv1alpha1.BackupArtifact
+	Holder     string // of the lock
 }
 
 func (s *stage) ending(j *backupsv1alpha1.BackupJob) ending {
 	s.Helper()
-	e := ending{Phase: j.Status.Phase, Conditions: map[string]string{}, Snapshots: len(s.snapshots()), Backups: len(s.backups())}
+	e := ending{Phase: j.Status.Phase, Conditions: map[string]string{}, Snapshots: len(s.snapshots()), Backups: len(s.backups()), Holder: s.holder()}
 	for _, c := range j.Status.Conditions {
 		e.Conditions[c.Type] = string(c.Status) + "/" + c.Reason
 	}
@@ -242,9 +246,11 @@ func TestC62KilledAfterEachWrite(t *testing.T) {
 	s.r = s.reconciler(interceptor.NewClient(platform(t).Client, quiet.funcs()))
 	j := s.job("nightly")
 	s.drive(j, nil)
+	s.rest(j)
 	want, total := s.ending(j), quiet.writes
 	require.Equal(t, backupsv1alpha1.BackupJobSucceeded, want.Phase)
-	require.Equal(t, 5, total, "start, snapshot, status, Backup, end")
+	require.Equal(t, 7, total, "start, lock, snapshot, status, Backup, end, lock")
+	require.NotEmpty(t, s.lease().Name)
 
 	for n := 1; n <= total; n++ {
 		s := newStage(t)
@@ -256,6 +262,8 @@ func TestC62KilledAfterEachWrite(t *testing.T) {
 				s.r = s.reconciler(platform(t).Client)
 			}
 		})
+		s.r = s.reconciler(platform(t).Client)
+		s.rest(j)
 		require.Equal(t, want, s.ending(j), "killed after write %d of %d", n, total)
 	}
 }
@@ -289,7 +297,7 @@ func TestC60BackupOutlivesTheCluster(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The costs of a run: five writes and four reads past the cache, TLS included.
+// The costs of a run: seven writes, two of them of the lock, and four reads past the cache, TLS included.
 func TestCallsOfARun(t *testing.T) {
 	s := newStage(t)
 	m := &mortal{}
@@ -311,11 +319,11 @@ func TestCallsOfARun(t *testing.T) {
 	s.complete(o)
 	s.rest(j)
 	s.requireSucceeded(j)
-	require.Equal(t, 5, m.writes)
+	require.Equal(t, 7, m.writes)
 	require.LessOrEqual(t, reads+2, 4, "two more for TLS")
 	require.Len(t, s.recorder.Events, 1)
 	reads = 0
 	s.rest(j)
 	require.Zero(t, reads, "a finished job costs nothing")
-	require.Equal(t, 5, m.writes)
+	require.Equal(t, 7, m.writes)
 }

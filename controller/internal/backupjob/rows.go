@@ -21,6 +21,9 @@ const (
 	RowCleanUp            = "CleanUp"
 	RowFinished           = "Finished"
 	RowForeignStrategy    = "ForeignStrategy"
+	RowUnlock             = "Unlock"
+	RowQueueLimit         = "QueueLimit"
+	RowQueue              = "Queue"
 	RowStart              = "Start"
 	RowSucceeded          = "Succeeded"
 	RowDeadline           = "Deadline"
@@ -50,12 +53,12 @@ const (
 	RowQuorumAwaited      = "QuorumAwaited"
 	RowCredentialsAwaited = "CredentialsAwaited"
 	RowCredentialsInvalid = "CredentialsInvalid"
-	RowRival              = "Rival"
+	RowLockAwaited        = "LockAwaited"
 	RowNoSlot             = "NoSlot"
 	RowCreateSnapshot     = "CreateSnapshot"
 )
 
-// Rows is the table of states, in the order in which they are tried. Rows of a lock belong before Start: a run that queues has not started.
+// Rows is the table of states, in the order in which they are tried. A run that queues for the lock has not started.
 var Rows = concat(finalRows, followingRows, resolvingRows, clusterRows)
 
 func concat(parts ...[]Row) []Row {
@@ -73,8 +76,11 @@ var finalRows = []Row{
 	{RowCleanUp, func(s Seen) bool {
 		return s.Job.Phase == backupsv1alpha1.BackupJobFailed && s.unfinished() && s.Snapshot.Ours && !s.Snapshot.Deleting
 	}, cleanUp},
+	{RowUnlock, func(s Seen) bool { return s.Job.Phase.Terminal() && s.Queue.Mine }, unlock},
 	{RowFinished, func(s Seen) bool { return s.Job.Phase.Terminal() }, skip},
 	{RowForeignStrategy, func(s Seen) bool { return s.Resolution.State == ForeignStrategy && !s.following() }, skip},
+	{RowQueueLimit, func(s Seen) bool { return s.queued() && !s.Now.Before(s.queueEnd()) }, queueLimit},
+	{RowQueue, Seen.queued, queue},
 	{RowStart, func(s Seen) bool { return !s.started() }, start},
 	{RowSucceeded, func(s Seen) bool { return s.Backup.Exists && s.Backup.Ours && s.Backup.Ready }, succeed},
 	{RowDeadline, func(s Seen) bool { return !s.Now.Before(s.deadline()) && !s.inTime() }, expire},
@@ -118,7 +124,7 @@ var clusterRows = []Row{
 	{RowQuorumAwaited, func(s Seen) bool { return !s.Cluster.Quorum.CanServe() }, quorumAwaited},
 	{RowCredentialsAwaited, func(s Seen) bool { return s.Credentials.State == CredentialsMissing }, credentialsAwaited},
 	{RowCredentialsInvalid, func(s Seen) bool { return s.Credentials.State == CredentialsInvalid }, credentialsInvalid},
-	{RowRival, func(s Seen) bool { return s.Queue.Rival != "" }, rival},
+	{RowLockAwaited, func(s Seen) bool { return s.Queue.Ahead != "" }, lockAwaited},
 	{RowNoSlot, func(s Seen) bool { return s.Queue.Running >= s.Limits.MaxRunning }, noSlot},
 	{RowCreateSnapshot, func(s Seen) bool { return s.Credentials.State == CredentialsUsable }, createSnapshot},
 }

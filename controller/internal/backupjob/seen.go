@@ -29,6 +29,7 @@ type Limits struct {
 	Deadline    time.Duration // of the whole run, from startedAt
 	Bootstrap   time.Duration // how long a class or strategy may be absent, from startedAt
 	QuorumGrace time.Duration // how long the operator must have reported a lost quorum before it counts as evident
+	Queue       time.Duration // how long a run may wait for the lock before it starts, from the creation of its job
 	Quiet       time.Duration // how long a snapshot may take before the operator's own words are repeated
 	MaxRunning  int           // snapshots under way at once, over all namespaces
 }
@@ -37,6 +38,7 @@ type Limits struct {
 type JobFacts struct {
 	Deleting  bool
 	Phase     backupsv1alpha1.BackupJobPhase
+	CreatedAt time.Time
 	StartedAt time.Time // zero: not started
 	Blocker   string    // what its last Ready condition said
 }
@@ -103,7 +105,8 @@ type CredentialsFacts struct {
 
 // QueueFacts are about other runs.
 type QueueFacts struct {
-	Rival   string // another run on the same application, named by kind and name
+	Mine    bool   // this run holds the lock of the application
+	Ahead   string // who holds it, or is served first
 	Running int    // snapshots under way, over all namespaces
 }
 
@@ -132,6 +135,11 @@ type BackupFacts struct {
 func (s Seen) deadline() time.Time { return s.Job.StartedAt.Add(s.Limits.Deadline) }
 
 func (s Seen) started() bool { return !s.Job.StartedAt.IsZero() }
+
+// queued tells that the run has to wait for the lock before it starts.
+func (s Seen) queued() bool { return !s.started() && s.Queue.Ahead != "" }
+
+func (s Seen) queueEnd() time.Time { return s.Job.CreatedAt.Add(s.Limits.Queue) }
 
 // bootstrapping tells that a class or strategy that is absent may still come.
 func (s Seen) bootstrapping() bool { return s.Now.Before(s.Job.StartedAt.Add(s.Limits.Bootstrap)) }

@@ -77,10 +77,13 @@ func write(job *backupsv1alpha1.BackupJob, s Seen, d Decision) {
 		return
 	}
 	conditions := status.Conditions{List: &st.Conditions, Generation: job.Generation}
-	if st.StartedAt == nil {
-		st.StartedAt = &metav1.Time{Time: s.Now}
+	st.Phase = backupsv1alpha1.BackupJobPending
+	if d.Stage != StageQueue {
+		st.Phase = backupsv1alpha1.BackupJobRunning
+		if st.StartedAt == nil {
+			st.StartedAt = &metav1.Time{Time: s.Now}
+		}
 	}
-	st.Phase = backupsv1alpha1.BackupJobRunning
 	writeStage(conditions, d)
 	switch d.Verb {
 	case Succeed:
@@ -116,8 +119,11 @@ func writeStage(c status.Conditions, d Decision) {
 
 // again is when to look next, whatever the watches say: at the latest when the deadline passes.
 func again(s Seen, d Decision, job *backupsv1alpha1.BackupJob) time.Duration {
-	if job.Status.Phase.Terminal() || d.Verb == Skip || job.Status.StartedAt == nil {
+	if job.Status.Phase.Terminal() || d.Verb == Skip {
 		return 0
+	}
+	if job.Status.StartedAt == nil {
+		return max(d.Recheck, time.Second)
 	}
 	next := job.Status.StartedAt.Add(s.Limits.Deadline).Sub(s.Now)
 	if d.Stage == StageResolving {

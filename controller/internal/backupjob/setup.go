@@ -6,10 +6,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
@@ -30,8 +33,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	b := ctrl.NewControllerManagedBy(mgr).Named("backupjob").
 		For(&backupsv1alpha1.BackupJob{}).
 		Owns(&etcdv1alpha2.EtcdSnapshot{}).
-		Watches(&backupsv1alpha1.Backup{}, &handler.EnqueueRequestForObject{}). // a Backup has its job's name
-		Watches(&etcdv1alpha2.EtcdSnapshot{}, r.waiting(everywhere)).           // one that ends frees a slot
+		Watches(&backupsv1alpha1.BackupJob{}, r.waiting(inNamespace), builder.WithPredicates(removed())). // it may have held the lock
+		Watches(&backupsv1alpha1.Backup{}, &handler.EnqueueRequestForObject{}).                           // a Backup has its job's name
+		Watches(&etcdv1alpha2.EtcdSnapshot{}, r.waiting(everywhere)).                                     // one that ends frees a slot
 		Watches(&etcdv1alpha2.EtcdCluster{}, r.waiting(inNamespace)).
 		Watches(&etcdv1alpha2.EtcdMember{}, r.waiting(inNamespace)).
 		Watches(&backupsv1alpha1.RestoreJob{}, r.waiting(inNamespace)).
@@ -41,11 +45,23 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if r.flux {
 		b = b.Watches(&fluxv2.HelmRelease{}, r.waiting(inNamespace))
 	}
+	if r.Leases != nil {
+		b = b.WatchesRawSource(r.leases())
+	}
 	var outer reconcile.Reconciler = r
 	if r.Wrap != nil {
 		outer = r.Wrap(r)
 	}
 	return b.Complete(outer)
+}
+
+// removed lets deletions through.
+func removed() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
 }
 
 // waiting enqueues the jobs that have no snapshot yet, among those that the options select. It reads the cache.
@@ -54,21 +70,25 @@ func (r *Reconciler) waiting(options func(context.Context, client.Object) []clie
 		if s, ok := o.(*etcdv1alpha2.EtcdSnapshot); ok && underWay(s) {
 			return nil
 		}
-		var jobs backupsv1alpha1.BackupJobList
-		if err := r.List(ctx, &jobs, options(ctx, o)...); err != nil {
-			log.FromContext(ctx).Error(err, "list BackupJobs")
-			return nil
-		}
-		var requests []reconcile.Request
-		for i := range jobs.Items {
-			st := jobs.Items[i].Status
-			if st.Phase.Terminal() || meta.FindStatusCondition(st.Conditions, backupsv1alpha1.ConditionSnapshotStored) != nil {
-				continue
-			}
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&jobs.Items[i])})
-		}
-		return requests
+		return r.waitingIn(ctx, options(ctx, o)...)
 	})
+}
+
+func (r *Reconciler) waitingIn(ctx context.Context, options ...client.ListOption) []reconcile.Request {
+	var jobs backupsv1alpha1.BackupJobList
+	if err := r.List(ctx, &jobs, options...); err != nil {
+		log.FromContext(ctx).Error(err, "list BackupJobs")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range jobs.Items {
+		st := jobs.Items[i].Status
+		if st.Phase.Terminal() || meta.FindStatusCondition(st.Conditions, backupsv1alpha1.ConditionSnapshotStored) != nil {
+			continue
+		}
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&jobs.Items[i])})
+	}
+	return requests
 }
 
 // served tells whether the API server has the kind. A server that cannot be asked counts as one that has it, so that nothing is left out by mistake.

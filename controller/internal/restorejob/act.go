@@ -21,6 +21,8 @@ func (r *Reconciler) act(ctx context.Context, w *world, d Decision) error {
 	switch d.Action {
 	case "", ActionStart, ActionAnnounce, ActionAnnounceGone:
 		return nil
+	case ActionLock, ActionFence, ActionLiftFence, ActionUnlock:
+		return r.actOnLock(ctx, w, d)
 	case ActionHoldJob:
 		return r.holdJob(ctx, w)
 	case ActionLetGo:
@@ -111,8 +113,9 @@ func (r *Reconciler) capture(ctx context.Context, w *world) error {
 			SpecFrom: w.seen.Request.SpecFrom, EtcdVersion: w.request.version, AllowOtherMinor: w.request.options.AllowOtherMinor,
 			TakenAt: w.request.backup.Spec.TakenAt, DryRun: w.request.options.DryRun, KeepConsumers: !w.request.options.RestartConsumers,
 		}
+		rec.HighWater = w.highWater(w.request.older)
 		if older := w.request.older; older != nil {
-			rec.Supersedes, rec.HighWater = record.Name(older.Job.UID), older.Highest()
+			rec.Supersedes = record.Name(older.Job.UID)
 		}
 		if err := rec.SetCluster(w.request.spec); err != nil {
 			return err
@@ -188,7 +191,8 @@ func refused(err error, reason, what string) error {
 // dryRun asks the API server whether it would take the recreated cluster. That one is there already is the pass: everything else was checked before.
 func (r *Reconciler) dryRun(ctx context.Context, w *world) error {
 	err := r.Client.Create(ctx, recreated(w.record), client.DryRunAll, client.FieldOwner(FieldManager))
-	if apierrors.IsAlreadyExists(err) {
+	// The fence of an earlier restore stands until this one sets up its own.
+	if apierrors.IsAlreadyExists(err) || (refusedByFence(err) && !w.seen.Lock.Fenced) {
 		return nil
 	}
 	return refused(err, backupsv1alpha1.ReasonRecreateRefused, "the API server would not take the recreated EtcdCluster")
@@ -197,6 +201,9 @@ func (r *Reconciler) dryRun(ctx context.Context, w *world) error {
 // deleteCluster deletes exactly the object that was captured. The deletion is in the background: in the foreground the object would live on, without its
 // members, under an operator that may bring them up again.
 func (r *Reconciler) deleteCluster(ctx context.Context, w *world) error {
+	if err := r.proveFence(ctx, w); err != nil {
+		return err
+	}
 	uid := types.UID(w.seen.Record.OldUID)
 	err := r.Client.Delete(ctx, w.cluster, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if apierrors.IsNotFound(err) {

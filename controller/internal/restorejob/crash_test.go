@@ -17,7 +17,7 @@ import (
 // canonical is what a restore leaves behind, without what differs between two runs: names of the namespace, identities, times and counts of writes.
 func (g *rig) canonical(job string) string {
 	j := g.job(job)
-	state := map[string]any{"job": fmt.Sprintf("%s %v %v", j.Status.Phase, conditions(j), j.Finalizers), "records": len(g.records())}
+	state := map[string]any{"job": fmt.Sprintf("%s %v %v", j.Status.Phase, conditions(j), j.Finalizers), "records": len(g.records()), "lock": g.lease().Labels, "fence": g.lease().Annotations, "holder": g.holder()}
 	for name, u := range map[string]*unstructured.Unstructured{"cluster": g.cluster(), "release": g.helmRelease()} {
 		if u == nil {
 			continue

@@ -21,6 +21,7 @@ type Action string
 // Actions.
 const (
 	ActionStart            Action = "Start"            // status: Running, startedAt
+	ActionLock             Action = "Lock"             // the Lease: the holder
 	ActionHoldJob          Action = "HoldJob"          // our finalizer on the RestoreJob
 	ActionCapture          Action = "Capture"          // the record
 	ActionAnnounce         Action = "Announce"         // status: the captured spec's digest
@@ -37,7 +38,7 @@ const (
 	ActionDisarm           Action = "Disarm"           // an alarm of etcd
 	ActionDiscard          Action = "Discard"          // the prepared copy
 	ActionSafetyCopy       Action = "SafetyCopy"       // a snapshot of the live cluster
-	ActionFence            Action = "Fence"            // the admission policy
+	ActionFence            Action = "Fence"            // the Lease: the fence, and the holder where it is free
 	ActionIntendDelete     Action = "IntendDelete"     // the record
 	ActionDelete           Action = "Delete"           // the EtcdCluster
 	ActionAnnounceGone     Action = "AnnounceGone"     // status: nothing is left of the former cluster
@@ -47,6 +48,8 @@ const (
 	ActionPutBackDeadline  Action = "PutBackDeadline"  // the EtcdCluster
 	ActionResume           Action = "Resume"           // the HelmRelease
 	ActionLeaveSuspended   Action = "LeaveSuspended"   // the HelmRelease: our finalizer only
+	ActionLiftFence        Action = "LiftFence"        // the Lease: the fence
+	ActionUnlock           Action = "Unlock"           // the Lease: the holder, and the highest revision
 	ActionForgetSuperseded Action = "ForgetSuperseded" // the older record
 	ActionForget           Action = "Forget"           // the record
 	ActionLetGo            Action = "LetGo"            // our finalizer on the RestoreJob

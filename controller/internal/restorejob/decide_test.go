@@ -25,14 +25,16 @@ func flipRow() {
 
 var now = time.Unix(1_800_000_000, 0)
 
-// sound is a job at its start, with nothing wrong anywhere.
+// sound is a job that can start, with nothing wrong anywhere.
 func sound() Seen {
 	return Seen{
 		Now: now,
+		Job: JobFacts{Finalizer: true, CreatedAt: now.Add(-2 * time.Minute)},
 		Request: &RequestFacts{
 			BackupName: "b", Timeout: time.Hour, SpecFrom: "LiveCluster", Replicas: 3, Version: "3.6.11", Restorable: []string{"3.6"},
 			Backup: &BackupFacts{Phase: backupsv1alpha1.BackupReady, Application: "apps.cozystack.io/Etcd/etcd", Etcd: true},
 		},
+		Lock:    LockFacts{Namespace: "t", Name: "etcd-lock", Limit: 24 * time.Hour, Mine: true},
 		Gates:   Gates{Proven: true, Prepared: true, SafetyCopied: true, Fenced: true},
 		Release: &ReleaseFacts{Name: "etcd"},
 		Cluster: &ClusterFacts{UID: "old", ClusterID: "a1", Replicas: 3, ReadyMembers: 3, Reconciled: true, CreatedAt: now.Add(-time.Hour)},
@@ -41,7 +43,7 @@ func sound() Seen {
 
 func started() Seen {
 	s := sound()
-	s.Job = JobFacts{StartedAt: now.Add(-time.Minute), Phase: backupsv1alpha1.RestoreJobRunning, Finalizer: true}
+	s.Job = JobFacts{CreatedAt: now.Add(-2 * time.Minute), StartedAt: now.Add(-time.Minute), Phase: backupsv1alpha1.RestoreJobRunning, Finalizer: true}
 	return s
 }
 
@@ -51,6 +53,7 @@ func captured() Seen {
 	s.Request = nil
 	s.Record = &RecordFacts{Timeout: time.Hour, SHA256: "5a", OldUID: "old", OldClusterID: "a1", Revision: 10, Keys: 4, PreparedKey: "p/x.prepared-1.db", SuspendIntended: true, HasRelease: true}
 	s.Job.Announced, s.Reported = "5a", true
+	s.Lock.Fence, s.Lock.Fenced, s.Lock.FencedAt = true, true, now.Add(-time.Second)
 	s.Cluster.Captured = true
 	s.Release = &ReleaseFacts{Name: "etcd", Suspended: true, Finalizer: true, Marked: true}
 	return s
@@ -100,6 +103,7 @@ func finished3(phase backupsv1alpha1.RestoreJobPhase, o OutcomeFacts) Seen {
 	s := ended3(o)
 	s.Job.Phase = phase
 	s.Record.PreparedKey = ""
+	s.Lock.Mine = false
 	return s
 }
 
@@ -142,13 +146,14 @@ type decideCase struct {
 }
 
 func decideCases() []decideCase {
-	return slices.Concat(finalCases(), untouchedCases(), reversibleCases(), deletedCases(), memberCases())
+	return slices.Concat(finalCases(), untouchedCases(), lockCases(), reversibleCases(), deletedCases(), memberCases())
 }
 
 func finalCases() []decideCase {
 	settled := with(ended3(good), func(s *Seen) { s.Cluster.DeadlineRaised = false })
 	settled.Consumers = ConsumersFacts{Listed: true, Told: true}
-	resumed := with(settled, func(s *Seen) { s.Release = &ReleaseFacts{Name: "etcd"} })
+	fenced := with(settled, func(s *Seen) { s.Release = &ReleaseFacts{Name: "etcd"} })
+	resumed := with(fenced, func(s *Seen) { s.Lock.Fence = false })
 	return []decideCase{
 		{RowFinished, "terminal", with(finished3(okPhase, good), func(s *Seen) { s.Job.Finalizer = false }), Rest, "", ""},
 		{RowFinished, "terminal, somebody else's finalizer on a live job", with(finished3(okPhase, good), func(s *Seen) { s.Job.Finalizer = false; s.Job.StockFinalizer = true }), Rest, "", ""},
@@ -167,7 +172,7 @@ func finalCases() []decideCase {
 		{RowLetGo, "only the stock driver's finalizer is left", with(finished3(okPhase, good), func(s *Seen) {
 			s.Record, s.Job.Finalizer, s.Job.Deleting, s.Job.StockFinalizer = nil, false, true, true
 		}), Do, ActionLetGo, ""},
-		{RowGone, "deleted, and nothing holds it", with(sound(), func(s *Seen) { s.Job.Deleting = true }), Rest, "", ""},
+		{RowGone, "deleted, and nothing holds it", with(sound(), func(s *Seen) { s.Job.Deleting, s.Job.Finalizer, s.Lock.Mine = true, false, false }), Rest, "", ""},
 		{RowPutBackDeadline, "deadline first", ended3(good), Do, ActionPutBackDeadline, ""},
 		{RowDisown, "then ownership", with(settled, func(s *Seen) { s.Cluster.Owned = false }), Do, ActionOwn, ""},
 		{RowResume, "then the release", settled, Do, ActionResume, backupsv1alpha1.ReasonResuming},
@@ -188,9 +193,9 @@ func finalCases() []decideCase {
 		{RowSucceeded, "a dry run leaves older records and consumers alone", with(dryRun(), func(s *Seen) { s.Record.Outcome = &good }), Succeed, "", ""},
 		{RowForget, "a dry run leaves the older record", with(finished3(okPhase, good), func(s *Seen) { s.Record.DryRun, s.Record.Superseded = true, "restore-x" }), Do, ActionForget, ""},
 		{RowSucceeded, "at last", resumed, Succeed, "", backupsv1alpha1.ReasonSucceeded},
-		{RowSucceeded, "without a release", with(settled, func(s *Seen) { s.Release = nil }), Succeed, "", ""},
+		{RowSucceeded, "without a release", with(resumed, func(s *Seen) { s.Release, s.Record.HasRelease = nil, false }), Succeed, "", ""},
 		{RowFailed, "or not", with(resumed, func(s *Seen) { s.Record.Outcome = &broken; s.Release.Suspended, s.Release.Marked = true, true }), Fail, "", backupsv1alpha1.ReasonBootstrapFailed},
-		{RowFailed, "without a release", with(settled, func(s *Seen) { s.Record.Outcome = &broken; s.Release = nil }), Fail, "", ""},
+		{RowFailed, "without a release", with(resumed, func(s *Seen) { s.Record.Outcome, s.Record.HasRelease, s.Release = &broken, false, nil }), Fail, "", ""},
 	}
 }
 
@@ -199,7 +204,7 @@ func untouchedCases() []decideCase {
 		return decideCase{row, name, with(sound(), change), Fail, "", reason}
 	}
 	return []decideCase{
-		{RowDeletedUntouched, "deleted with our finalizer", with(started(), func(s *Seen) { s.Job.Deleting = true }), Do, ActionLetGo, ""},
+		{RowDeletedUntouched, "deleted with our finalizer", with(started(), func(s *Seen) { s.Job.Deleting, s.Lock.Mine = true, false }), Do, ActionLetGo, ""},
 		refuse(RowRefuseOptions, "bad option", "x", func(s *Seen) { s.Request.Options = &Problem{"x", "y"} }),
 		refuse(RowRefuseNoBackup, "no Backup", backupsv1alpha1.ReasonBackupNotFound, func(s *Seen) { s.Request.Backup = nil }),
 		refuse(RowRefuseOldBackup, "Backup goes", backupsv1alpha1.ReasonBackupNotReady, func(s *Seen) { s.Request.Backup.Deleting = true }),
@@ -216,11 +221,9 @@ func untouchedCases() []decideCase {
 		refuse(RowRefuseParked, "parked", backupsv1alpha1.ReasonClusterParked, func(s *Seen) { s.Request.Replicas = 0 }),
 		refuse(RowRefuseVersion, "another minor", backupsv1alpha1.ReasonVersionUnsupported, func(s *Seen) { s.Request.Version = "3.5.21" }),
 		refuse(RowRefuseVersion, "a minor that begins alike", backupsv1alpha1.ReasonVersionUnsupported, func(s *Seen) { s.Request.Version = "3.60.1" }),
-		{RowQueue, "C33 another restore runs", with(sound(), func(s *Seen) { s.Rival = "first" }), Wait, "", backupsv1alpha1.ReasonWaitingForLock},
 		{RowStart, "sound", sound(), Intend, ActionStart, backupsv1alpha1.ReasonProgressing},
 		{RowStart, "sound without release or cluster", with(sound(), func(s *Seen) { s.Release, s.Cluster = nil, nil }), Intend, ActionStart, ""},
 		{RowStart, "an explicit target that is the same", with(sound(), func(s *Seen) { s.Request.Target = s.Request.Backup.Application }), Intend, ActionStart, ""},
-		{RowHoldJob, "C33 a running restore does not yield", with(started(), func(s *Seen) { s.Rival = "first"; s.Job.Finalizer = false }), Do, ActionHoldJob, ""},
 		{RowExpiredUntouched, "too late", with(started(), func(s *Seen) { s.Now = now.Add(2 * time.Hour) }), Fail, "", backupsv1alpha1.ReasonDeadlineExceeded},
 		{RowCapture, "held", started(), Intend, ActionCapture, backupsv1alpha1.ReasonCapturing},
 	}
@@ -263,7 +266,7 @@ func reversibleCases() []decideCase {
 		at(RowSuspend, "finalizer lost", Do, ActionSuspend, "", func(s *Seen) { s.Release.Finalizer = false }),
 		at(RowSuspend, "mark lost", Do, ActionSuspend, "", func(s *Seen) { s.Release.Marked = false }),
 		at(RowWaitIdle, "an action is under way", Wait, "", backupsv1alpha1.ReasonSuspending, func(s *Seen) { s.Release.Busy = true }),
-		at(RowFence, "fence", Do, ActionFence, "", func(s *Seen) { s.Gates.Fenced = false }),
+		at(RowFence, "fence", Do, ActionFence, "", func(s *Seen) { s.Lock.Fenced, s.Gates.Fenced = false, false }),
 		at(RowIntendDelete, "all is ready", Intend, ActionIntendDelete, backupsv1alpha1.ReasonDeleting, func(*Seen) {}),
 		at(RowIntendDelete, "C26 an administrator's suspension needs no mark", Intend, ActionIntendDelete, "", func(s *Seen) { s.Release.Marked = false; s.Record.WasSuspended = true }),
 		at(RowIntendDelete, "no release at all", Intend, ActionIntendDelete, "", func(s *Seen) { s.Release = nil; s.Record.HasRelease = false }),
@@ -391,17 +394,32 @@ func TestDecideKeepsItsRulesInEveryState(t *testing.T) {
 func brokenRule(s Seen, d Decision) string {
 	held := s.Release == nil || (s.Release.Suspended && s.Release.Finalizer)
 	switch d.Action {
+	case ActionLock:
+		if s.Lock.Mine || s.Lock.Ahead != "" || terminal(s) || decided(s) {
+			return "the lock is taken by who is next, and only before the end"
+		}
+	case ActionLiftFence:
+		if (s.Cluster == nil || s.Cluster.ClusterID == "") && !s.releaseGoing() && !s.Namespace.Terminating {
+			return "the fence stays while a cluster would be empty"
+		}
+	case ActionUnlock:
+		if !s.Lock.Mine || (!terminal(s) && s.Record != nil) {
+			return "the lock goes back at the end"
+		}
 	case ActionDelete:
+		if !s.Lock.Fenced {
+			return "nothing is deleted without a fence"
+		}
 		if !s.Record.DeleteIntended || s.Cluster.UID != s.Record.OldUID || s.Cluster.Ours || !held {
 			return "only the captured cluster is deleted, after the intent, under a held release"
 		}
 	case ActionIntendDelete:
-		ready := s.Gates == Gates{true, true, true, true} && s.Job.Announced == s.Record.SHA256 && !s.stale()
+		ready := s.Gates == Gates{true, true, true, true} && s.Lock.Mine && s.Lock.Fenced && s.Job.Announced == s.Record.SHA256 && !s.stale()
 		if !ready || !s.Reported || s.Record.DryRun || s.Unfit != nil || s.Record.PreparedKey == "" || s.Job.Deleting || s.Expired() || !held || (s.Release != nil && s.Release.Busy) {
 			return "nothing is deleted before all is ready"
 		}
 	case ActionRecreate:
-		if s.Cluster != nil || !s.Record.DeleteIntended || len(s.Leftovers) > 0 || s.Namespace.Terminating {
+		if s.Cluster != nil || !s.Lock.Fenced || !s.Record.DeleteIntended || len(s.Leftovers) > 0 || s.Namespace.Terminating {
 			return "nothing is recreated beside what is left"
 		}
 	case ActionDiscard:
@@ -459,6 +477,8 @@ func shaken(rng *rand.Rand, s Seen) Seen {
 	}
 	flip(rng, &s.Working, &s.Reported, &s.Consumers.Listed, &s.Consumers.Changed, &s.Consumers.Told)
 	choose(rng, &s.Consumers.Next, "", "a/b")
+	flip(rng, &s.Lock.Mine, &s.Lock.Fence, &s.Lock.Fenced)
+	choose(rng, &s.Lock.Ahead, "", "somebody")
 	flip(rng, &s.Gates.Proven, &s.Gates.Prepared, &s.Gates.SafetyCopied, &s.Gates.Fenced)
 	if rng.IntN(8) == 0 {
 		s.Now = now.Add(3 * time.Hour)

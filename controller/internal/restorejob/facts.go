@@ -11,8 +11,7 @@ type Seen struct {
 	Now       time.Time
 	Job       JobFacts
 	Namespace NamespaceFacts
-	// Rival is the RestoreJob of the same application that goes first, by namespace and name; empty if there is none.
-	Rival string
+	Lock      LockFacts
 	// Request is read until the record exists: from then on the record says what was asked for.
 	Request *RequestFacts
 	Record  *RecordFacts
@@ -44,6 +43,7 @@ type JobFacts struct {
 	// StockFinalizer is one of Cozystack's own driver. It is ours to remove, as that driver is off while this one runs.
 	StockFinalizer bool
 	Phase          backupsv1alpha1.RestoreJobPhase
+	CreatedAt      time.Time
 	StartedAt      time.Time // zero before the start
 	// Announced is the digest of the captured cluster that the Captured condition shows.
 	Announced string

@@ -34,6 +34,7 @@ import (
 	etcdv1alpha2 "github.com/cozy-etcd/cozy-etcd/controller/api/etcdoperator/v1alpha2"
 	fluxv2 "github.com/cozy-etcd/cozy-etcd/controller/api/flux/v2"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/etcd"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/lock"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/proof"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/record"
 	"github.com/cozy-etcd/cozy-etcd/tests/env/kube"
@@ -85,6 +86,9 @@ func startPlatform(ctx context.Context) error {
 	if err := addFutureField(ctx, platform.client); err != nil {
 		return err
 	}
+	if err := installFence(ctx, platform.client, filepath.Join(root, "charts", "etcd-controller")); err != nil {
+		return err
+	}
 	if err := platform.cluster.StartControllers(ctx); err != nil {
 		return err
 	}
@@ -124,6 +128,8 @@ type rig struct {
 	disarmed   atomic.Int64
 	background *Background
 	stored     sync.Map // keys of prepared copies
+
+	missingFence bool // the controller's flag
 
 	late    time.Duration // added to the clock
 	killAt  int           // the write after which the controller dies; 0 means never
@@ -165,7 +171,8 @@ func (g *rig) reconciler() *Reconciler {
 	c := g.watched()
 	return &Reconciler{
 		Client: c, Reader: g.admin, Records: &record.Store{Client: c, Reader: g.admin, Namespace: ownNamespace}, Sources: g, Dialer: g, Keys: g, Alarms: g, Events: g.events,
-		Artifacts: g, Background: g.background,
+		Artifacts: g, Background: g.background, MissingFence: g.missingFence,
+		Locks:         &lock.Store{Client: c, Leases: g.admin, Live: g.admin, Now: time.Now},
 		TLS:           func(context.Context, *unstructured.Unstructured) (*tls.Config, error) { return nil, nil },
 		Now:           func() time.Time { return time.Now().Add(g.late) },
 		RestoreMinors: func(context.Context) ([]string, error) { return []string{"3.6"}, nil },

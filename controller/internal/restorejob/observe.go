@@ -16,6 +16,7 @@ import (
 
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	fluxv2 "github.com/cozy-etcd/cozy-etcd/controller/api/flux/v2"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/lock"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/record"
 )
 
@@ -32,6 +33,9 @@ type world struct {
 	report *metav1.PartialObjectMetadata
 	// consumers is the record's list, brought up to date with the Pods that are there.
 	consumers *record.Consumers
+	lock      *lock.Lock
+	// missingFence tells that a fence that does not work is accepted.
+	missingFence bool
 }
 
 // release is a HelmRelease, whole and as far as its type is known here.
@@ -42,7 +46,7 @@ type release struct {
 
 // observe reads the world. Everything but the strategy and classes comes uncached: a decision to delete must not rest on a stale cache.
 func (r *Reconciler) observe(ctx context.Context, job *backupsv1alpha1.RestoreJob) (*world, error) {
-	w := &world{job: job, seen: Seen{Now: r.Now(), Job: jobFacts(job)}}
+	w := &world{job: job, seen: Seen{Now: r.Now(), Job: jobFacts(job)}, missingFence: r.MissingFence}
 	var err error
 	if w.record, err = r.Records.Get(ctx, job.UID); err != nil {
 		return nil, err
@@ -61,17 +65,22 @@ func (r *Reconciler) observe(ctx context.Context, job *backupsv1alpha1.RestoreJo
 	}
 	for _, look := range []func(context.Context, *world) error{
 		r.observeCluster, r.observeRelease, r.observeSpec, r.observeRecord, r.observeRemains, r.observeMembers, r.observeReport, r.observeConsumers,
+		r.observeLock,
 	} {
 		if err := look(ctx, w); err != nil {
 			return nil, err
 		}
 	}
-	return w, r.observeArtifact(ctx, w)
+	if err := r.observeArtifact(ctx, w); err != nil {
+		return nil, err
+	}
+	r.observeFence(ctx, w)
+	return w, nil
 }
 
-// observeArtifact reads from the record how far the artifact is. A safety copy and a fence are not made yet, so those two gates are open.
+// observeArtifact reads from the record how far the artifact is. A safety copy is not made yet, so that gate is open.
 func (r *Reconciler) observeArtifact(ctx context.Context, w *world) error {
-	w.seen.Gates = Gates{SafetyCopied: true, Fenced: true}
+	w.seen.Gates = Gates{SafetyCopied: true}
 	rec := w.record
 	if rec == nil {
 		return nil
@@ -106,6 +115,7 @@ func jobFacts(job *backupsv1alpha1.RestoreJob) JobFacts {
 		Finalizer:      controllerutil.ContainsFinalizer(job, backupsv1alpha1.RestoreFinalizer),
 		StockFinalizer: hasStockFinalizer(job),
 		Phase:          job.Status.Phase,
+		CreatedAt:      job.CreationTimestamp.Time,
 		Gone:           meta.IsStatusConditionTrue(job.Status.Conditions, backupsv1alpha1.ConditionDeleted),
 		Reported:       meta.IsStatusConditionTrue(job.Status.Conditions, backupsv1alpha1.ConditionReported),
 		Serving:        meta.IsStatusConditionTrue(job.Status.Conditions, backupsv1alpha1.ConditionServing),

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -15,6 +16,7 @@ import (
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	"github.com/cozy-etcd/cozy-etcd/controller/fault"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/etcd"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/lock"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/record"
 )
 
@@ -29,6 +31,14 @@ type Reconciler struct {
 	Reader  client.Reader // uncached
 	Records *record.Store
 	Sources Sources
+	// Locks of the applications, read uncached.
+	Locks *lock.Store
+	// Leases, where set, is the cache whose Leases wake the jobs that wait.
+	Leases cache.Cache
+	// QueueLimit is how long a job waits for the lock; 0 means 24 hours.
+	QueueLimit time.Duration
+	// MissingFence lets a restore delete a cluster although the API server does not refuse an empty one.
+	MissingFence bool
 	// Artifacts is the object store with the scratch folder, and Background where the long work on them is done.
 	Artifacts  Artifacts
 	Background *Background

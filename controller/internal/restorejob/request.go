@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sort"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	"github.com/cozy-etcd/cozy-etcd/controller/fault"
@@ -58,10 +56,7 @@ func (r *Reconciler) observeRequest(ctx context.Context, w *world) error {
 		w.request.revision = revision
 	}
 	w.request.version = backup.Spec.DriverMetadata[backupsv1alpha1.MetadataEtcdVersion]
-	if err := r.observeSource(ctx, w); err != nil {
-		return err
-	}
-	return r.observeRival(ctx, w)
+	return r.observeSource(ctx, w)
 }
 
 // observeSource asks where the artifact lies. A terminal answer is a fact about the request.
@@ -76,53 +71,6 @@ func (r *Reconciler) observeSource(ctx context.Context, w *world) error {
 	}
 	w.request.source = source
 	return err
-}
-
-// observeRival finds the RestoreJob of the same application that goes first: one that runs already, else the oldest.
-func (r *Reconciler) observeRival(ctx context.Context, w *world) error {
-	if w.job.Status.StartedAt != nil || w.job.Status.Phase.Terminal() {
-		return nil
-	}
-	jobs := &backupsv1alpha1.RestoreJobList{}
-	if err := r.Reader.List(ctx, jobs, client.InNamespace(w.job.Namespace)); err != nil {
-		return fmt.Errorf("list RestoreJobs: %w", err)
-	}
-	sort.Slice(jobs.Items, func(i, j int) bool { return before(&jobs.Items[i], &jobs.Items[j]) })
-	for i := range jobs.Items {
-		other := &jobs.Items[i]
-		if other.UID == w.job.UID || other.Status.Phase.Terminal() || (other.Status.StartedAt == nil && !before(other, w.job)) {
-			continue
-		}
-		same, err := r.sameApplication(ctx, w, other)
-		if err != nil {
-			return err
-		}
-		if same {
-			w.seen.Rival = other.Name
-			return nil
-		}
-	}
-	return nil
-}
-
-func (r *Reconciler) sameApplication(ctx context.Context, w *world, other *backupsv1alpha1.RestoreJob) (bool, error) {
-	backup := &backupsv1alpha1.Backup{}
-	err := r.Reader.Get(ctx, types.NamespacedName{Namespace: other.Namespace, Name: other.Spec.BackupRef.Name}, backup)
-	if apierrors.IsNotFound(err) {
-		// It fails on its next look unless it has started; then it may be restoring anything.
-		return other.Status.StartedAt != nil, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("read Backup %q: %w", other.Spec.BackupRef.Name, err)
-	}
-	return applicationName(backup.Spec.ApplicationRef) == w.seen.Request.Backup.Application, nil
-}
-
-func before(a, b *backupsv1alpha1.RestoreJob) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return a.UID < b.UID
 }
 
 func applicationName(ref corev1.TypedLocalObjectReference) string {

@@ -12,6 +12,7 @@ import (
 var deletedRows = []Row{
 	{RowUnread, func(s Seen) bool { return s.Record == nil }, unread},
 	{RowGiveUp, func(s Seen) bool { return s.Namespace.Terminating || s.releaseGoing() }, giveUp},
+	{RowFenceAgain, func(s Seen) bool { return !s.Lock.Fenced || (!s.Lock.Mine && s.Lock.Ahead == "") }, fence},
 	{RowSuspendAgain, func(s Seen) bool { return s.Release != nil && !s.held() }, suspend},
 	{RowDelete, func(s Seen) bool { return s.former() && s.Cluster.UID == s.Record.OldUID && !s.Cluster.Deleting }, deleteCluster},
 	{RowForeign, func(s Seen) bool { return s.former() && !s.Cluster.Deleting }, foreign},

@@ -14,6 +14,7 @@ var finalRows = []Row{
 	{RowForgetSuperseded, func(s Seen) bool {
 		return terminal(s) && decided(s) && s.Record.Outcome.Succeeded && !s.Record.DryRun && s.Record.Superseded != ""
 	}, forgetSuperseded},
+	{RowUnlock, func(s Seen) bool { return s.Lock.Mine && (terminal(s) || (s.Record == nil && s.Job.Deleting)) }, unlock},
 	{RowForget, func(s Seen) bool { return terminal(s) && decided(s) && !s.Record.Outcome.Keep }, forget},
 	{RowLetGo, terminal, letGo},
 	{RowGone, func(s Seen) bool { return s.Job.Deleting && !s.holdsJob() && s.Record == nil }, nothing},
@@ -25,6 +26,7 @@ var finalRows = []Row{
 	{RowLeaveSuspended, func(s Seen) bool {
 		return decided(s) && s.Release != nil && !s.mayResume() && s.Release.Finalizer
 	}, leaveSuspended},
+	{RowLiftFence, func(s Seen) bool { return decided(s) && s.Lock.Mine && s.Lock.Fence && s.lifts() }, liftFence},
 	{RowListConsumers, func(s Seen) bool { return s.restarting() && !s.Consumers.Listed }, listConsumers},
 	{RowNoteConsumers, func(s Seen) bool { return s.restarting() && s.Consumers.Changed }, noteConsumers},
 	{RowTellConsumers, func(s Seen) bool { return s.restarting() && !s.Consumers.Told }, tellConsumers},
@@ -88,5 +90,5 @@ func succeeded(s Seen) Decision {
 }
 
 func failed(s Seen) Decision {
-	return fail(s.Record.Outcome.Reason, "%s", s.Record.Outcome.Message)
+	return fail(s.Record.Outcome.Reason, "%s%s", s.Record.Outcome.Message, s.fenceNote())
 }

@@ -12,7 +12,10 @@ var reversibleRows = []Row{
 	{RowAbortNamespace, func(s Seen) bool { return reversible(s) && s.Namespace.Terminating }, abortNamespace},
 	{RowAbortRelease, func(s Seen) bool { return reversible(s) && s.releaseGoing() }, abortRelease},
 	{RowAbortCluster, func(s Seen) bool { return reversible(s) && s.Cluster != nil && s.Cluster.Deleting }, abortCluster},
+	{RowUnfenced, func(s Seen) bool { return reversible(s) && s.Expired() && s.Lock.Fenced && !s.Gates.Fenced }, unfenced},
 	{RowExpiredReversible, func(s Seen) bool { return reversible(s) && s.Expired() }, expiredReversible},
+	{RowAwaitLock, func(s Seen) bool { return reversible(s) && s.behind() }, queue},
+	{RowLockAgain, func(s Seen) bool { return reversible(s) && !s.Lock.Mine }, takeLock},
 	{RowRecapture, func(s Seen) bool { return reversible(s) && s.stale() }, recapture},
 	{RowAnnounce, func(s Seen) bool { return reversible(s) && s.Job.Announced != s.Record.SHA256 }, announce},
 	{RowAwaitProof, func(s Seen) bool { return reversible(s) && !s.Gates.Proven && s.Working }, awaitProof},
@@ -27,7 +30,8 @@ var reversibleRows = []Row{
 	{RowIntendSuspend, func(s Seen) bool { return reversible(s) && s.Release != nil && !s.Record.SuspendIntended }, intendSuspend},
 	{RowSuspend, func(s Seen) bool { return reversible(s) && s.Release != nil && !s.held() }, suspend},
 	{RowWaitIdle, func(s Seen) bool { return reversible(s) && s.Release != nil && s.Release.Busy }, waitIdle},
-	{RowFence, func(s Seen) bool { return reversible(s) && !s.Gates.Fenced }, fence},
+	{RowFence, func(s Seen) bool { return reversible(s) && !s.Lock.Fenced }, fence},
+	{RowAwaitFence, func(s Seen) bool { return reversible(s) && !s.Gates.Fenced }, awaitFence},
 	{RowIntendDelete, reversible, intendDelete},
 }
 
@@ -125,10 +129,6 @@ func suspend(s Seen) Decision {
 
 func waitIdle(s Seen) Decision {
 	return wait(recheck, backupsv1alpha1.ReasonSuspending, "HelmRelease %q is suspended, but an action that began before is still under way", s.Release.Name)
-}
-
-func fence(Seen) Decision {
-	return do(ActionFence, backupsv1alpha1.ReasonSuspending, "fencing the creation of the EtcdCluster")
 }
 
 func intendDelete(Seen) Decision {

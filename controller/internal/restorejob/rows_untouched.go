@@ -27,10 +27,14 @@ var untouchedRows = []Row{
 	{RowRefuseNoSpec, func(s Seen) bool { return untouched(s) && s.Request.SpecFrom == "" }, refuseNoSpec},
 	{RowRefuseParked, func(s Seen) bool { return untouched(s) && s.Request.Replicas == 0 }, refuseParked},
 	{RowRefuseVersion, func(s Seen) bool { return untouched(s) && !s.versionFits() }, refuseVersion},
-	{RowQueue, func(s Seen) bool { return untouched(s) && s.Job.StartedAt.IsZero() && s.Rival != "" }, queue},
-	{RowStart, func(s Seen) bool { return untouched(s) && s.Job.StartedAt.IsZero() }, start},
+	{RowQueueLimit, func(s Seen) bool {
+		return untouched(s) && s.behind() && s.Job.StartedAt.IsZero() && !s.Now.Before(s.queueEnd())
+	}, queueLimit},
 	{RowExpiredUntouched, func(s Seen) bool { return untouched(s) && s.Expired() }, expiredUntouched},
+	{RowQueue, func(s Seen) bool { return untouched(s) && s.behind() }, queue},
 	{RowHoldJob, func(s Seen) bool { return untouched(s) && !s.Job.Finalizer }, holdJob},
+	{RowLock, func(s Seen) bool { return untouched(s) && !s.Lock.Mine }, takeLock},
+	{RowStart, func(s Seen) bool { return untouched(s) && s.Job.StartedAt.IsZero() }, start},
 	{RowCapture, untouched, capture},
 }
 
@@ -100,10 +104,6 @@ func refuseParked(Seen) Decision {
 func refuseVersion(s Seen) Decision {
 	return fail(backupsv1alpha1.ReasonVersionUnsupported, "spec.version is %s, but the operator can restore only %s (flag --operator-restore-minors): nothing was touched",
 		s.Request.Version, strings.Join(s.Request.Restorable, ", "))
-}
-
-func queue(s Seen) Decision {
-	return wait(recheck, backupsv1alpha1.ReasonWaitingForLock, "RestoreJob %q of the same application goes first", s.Rival)
 }
 
 func expiredUntouched(s Seen) Decision {

@@ -118,6 +118,7 @@ func (w *world) domainConditions(c status.Conditions) {
 	w.suspendedCondition(c)
 	w.reportedCondition(c)
 	w.consumersCondition(c)
+	w.fencedCondition(c)
 	if !s.Record.DeleteIntended {
 		return
 	}

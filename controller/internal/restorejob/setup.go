@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -75,6 +76,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	for _, o := range watchedMetadata {
 		b = b.WatchesMetadata(o, enqueue)
 	}
+	b = b.Watches(&backupsv1alpha1.BackupJob{}, enqueue, builder.WithPredicates(removed()))
+	if r.Leases != nil {
+		b = b.WatchesRawSource(source.Kind(r.Leases, &coordinationv1.Lease{}, handler.TypedEnqueueRequestsFromMapFunc(
+			func(ctx context.Context, lease *coordinationv1.Lease) []reconcile.Request {
+				return r.runningIn(ctx, lease)
+			})))
+	}
 	b = b.WatchesRawSource(source.Channel(r.Background.wake, &handler.EnqueueRequestForObject{}))
 	if err := mgr.Add(r.Background); err != nil {
 		return err
@@ -112,6 +120,15 @@ func ended() predicate.Predicate {
 			return ok && ok2 && !was.Status.Phase.Terminal() && is.Status.Phase.Terminal()
 		},
 		DeleteFunc:  func(event.DeleteEvent) bool { return true },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// removed lets through that a holder of the lock is gone. One that ends gives the lock back, which its Lease tells.
+func removed() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 }

@@ -22,6 +22,8 @@ const (
 	ConditionCaptured = "Captured"
 	// ConditionSuspended: the HelmRelease is paused by this job.
 	ConditionSuspended = "Suspended"
+	// ConditionFenced: nothing but this restore can create the EtcdCluster.
+	ConditionFenced = "Fenced"
 	// ConditionDeleted: nothing of the former cluster is left.
 	ConditionDeleted = "Deleted"
 	// ConditionReported: what the restore changes stands in a ConfigMap.
@@ -48,12 +50,13 @@ const (
 const (
 	ReasonWaitingForLock        = "WaitingForLock"
 	ReasonWaitingForSlot        = "WaitingForSlot"
-	ReasonWaitingForOtherRun    = "WaitingForOtherRun"
 	ReasonWaitingForBackupClass = "WaitingForBackupClass"
 	ReasonWaitingForStrategy    = "WaitingForStrategy"
 	ReasonWaitingForQuorum      = "WaitingForQuorum"
 	ReasonWaitingForCredentials = "WaitingForCredentials"
 	ReasonRetrying              = "Retrying"
+	// ReasonQueueLimitExceeded ends a job that waited for the lock too long.
+	ReasonQueueLimitExceeded = "QueueLimitExceeded"
 )
 
 // Reasons about what an administrator wrote.

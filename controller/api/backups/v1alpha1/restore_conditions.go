@@ -20,6 +20,10 @@ const (
 	ReasonConsumersNotRestarted = "ConsumersNotRestarted"
 	ReasonConsumersDeclined     = "ConsumersDeclined"
 	ReasonDisarming             = "Disarming"
+	ReasonFencing               = "Fencing"
+	ReasonFenced                = "Fenced"
+	ReasonFenceLifted           = "FenceLifted"
+	ReasonFenceMissing          = "FenceMissing"
 )
 
 // RestoreFinalizer keeps a RestoreJob, and the HelmRelease that it paused, until the restore has ended.
