@@ -308,6 +308,8 @@ func TestC28ForeignClusterIsNotTaken(t *testing.T) {
 	g.fail = func(name string, _ client.Object) error {
 		if name == "create EtcdCluster" && !created {
 			created = true
+			require.NoError(t, g.admin.Delete(t.Context(), g.lease()), "somebody lifts the fence")
+			g.await(func() bool { return g.createEmpty() == nil })
 			g.apply(chartCluster(g.ns, true))
 		}
 		return nil

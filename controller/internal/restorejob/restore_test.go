@@ -21,7 +21,7 @@ func TestRestoreInPlace(t *testing.T) {
 
 	require.Equal(t, backupsv1alpha1.RestoreJobSucceeded, job.Status.Phase, "%+v", job.Status)
 	require.Equal(t, map[string]string{"Ready": "True/Succeeded", "Captured": "True/Captured", "Deleted": "True/FormerClusterGone", "Suspended": "False/Resumed",
-		"Reported": "True/Reported", "Serving": "True/RestoredRevisionServed", "Whole": "True/AllMembersAgree"}, conditions(job))
+		"Fenced": "False/FenceLifted", "Reported": "True/Reported", "Serving": "True/RestoredRevisionServed", "Whole": "True/AllMembersAgree"}, conditions(job))
 	require.NotNil(t, job.Status.StartedAt)
 	require.NotNil(t, job.Status.CompletedAt)
 	require.Contains(t, job.Status.Message, "all 3 members")
