@@ -28,6 +28,7 @@ func lockCases() []decideCase {
 	unheld := func(s *Seen) { s.Job.Finalizer = false }
 	settled := with(ended3(good), func(s *Seen) {
 		s.Cluster.DeadlineRaised, s.Release = false, &ReleaseFacts{Name: "etcd"}
+		s.Consumers = ConsumersFacts{Listed: true, Told: true}
 	})
 	return []decideCase{
 		{RowQueue, "C33 another job is ahead", pending(ahead), Wait, "", backupsv1alpha1.ReasonWaitingForLock},

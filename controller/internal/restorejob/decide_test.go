@@ -190,7 +190,7 @@ func finalCases() []decideCase {
 		{RowWaitConsumers, "a replacement is not ready", with(resumed, func(s *Seen) { s.Consumers.Waiting = "waiting" }), Wait, "", backupsv1alpha1.ReasonRestartingConsumers},
 		{RowSucceeded, "the consumers are not to be restarted", with(resumed, func(s *Seen) { s.Consumers, s.Record.KeepConsumers = ConsumersFacts{}, true }), Succeed, "", ""},
 		{RowSucceeded, "the job is deleted while consumers wait", with(resumed, func(s *Seen) { s.Consumers.Next, s.Job.Deleting = "a/b", true }), Succeed, "", ""},
-		{RowSucceeded, "a dry run leaves older records and consumers alone", with(dryRun(), func(s *Seen) { s.Record.Outcome = &good }), Succeed, "", ""},
+		{RowSucceeded, "a dry run leaves older records and consumers alone", with(dryRun(), func(s *Seen) { s.Record.Outcome, s.Lock.Fence = &good, false }), Succeed, "", ""},
 		{RowForget, "a dry run leaves the older record", with(finished3(okPhase, good), func(s *Seen) { s.Record.DryRun, s.Record.Superseded = true, "restore-x" }), Do, ActionForget, ""},
 		{RowSucceeded, "at last", resumed, Succeed, "", backupsv1alpha1.ReasonSucceeded},
 		{RowSucceeded, "without a release", with(resumed, func(s *Seen) { s.Release, s.Record.HasRelease = nil, false }), Succeed, "", ""},
