@@ -303,6 +303,11 @@ func deletedCases() []decideCase {
 		at(RowDisarm, "an alarm came along", Do, ActionDisarm, backupsv1alpha1.ReasonDisarming, whole3(), func(s *Seen) {
 			s.Cluster.QuotaBytes, s.Members[1].Etcd.Alarms = 10, []string{"memberID:1 alarm:NOSPACE "}
 		}),
+		at(RowDisarm, "an alarm keeps the first member from being ready", Do, ActionDisarm, "", whole3(), func(s *Seen) {
+			s.Cluster.QuotaBytes, s.Cluster.Reconciled, s.Members = 10, false, []MemberFacts{member("m1")}
+			s.Members[0].Ready, s.Members[0].Etcd.Alarms = false, []string{"memberID:1 alarm:NOSPACE "}
+		}),
+		at(RowWaitServing, "an answer of a member that is not ready serves nobody", Wait, "", "", whole3(), func(s *Seen) { s.Cluster.Reconciled, s.Members = false, s.Members[:1]; s.Members[0].Ready = false }),
 		at(RowVerify, "a full database keeps its alarm", Wait, "", backupsv1alpha1.ReasonVerifying, whole3(), func(s *Seen) {
 			s.Cluster.QuotaBytes, s.Members[1].Etcd.Alarms, s.Members[2].Etcd.DBSize = 10, []string{"memberID:1 alarm:NOSPACE "}, 10
 		}),

@@ -36,17 +36,17 @@ func SecretTLS(reader client.Reader) TLSConfig {
 	}
 }
 
-// ask asks every ready member for its state, and where the cluster looks whole for its hash at a revision that all of them have. What does not answer is a
+// ask asks every ready member, or all where none is ready, for its state, and where the cluster looks whole for its hash at a revision that all of them have. What does not answer is a
 // fact, not an error.
 func (r *Reconciler) ask(ctx context.Context, w *world) {
 	ctx, cancel := context.WithTimeout(ctx, 2*askTimeout)
 	defer cancel()
 	config, err := r.TLS(ctx, w.cluster)
-	members := w.seen.Members
+	members, anyReady := w.seen.Members, w.seen.anyReady()
 	readers := make([]etcd.Reader, len(members))
 	each(len(members), func(i int) {
 		m := &members[i]
-		if !m.Ready {
+		if !m.Ready && anyReady {
 			return
 		}
 		m.Etcd.Asked = true

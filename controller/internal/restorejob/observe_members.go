@@ -75,7 +75,7 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *world) error {
 		})
 	}
 	sort.Slice(w.seen.Members, func(i, j int) bool { return w.seen.Members[i].Name < w.seen.Members[j].Name })
-	if w.seen.complete() || (w.seen.anyReady() && !w.seen.Job.Serving) || w.seen.Expired() {
+	if w.seen.complete() || (w.seen.latched() && !w.seen.Job.Serving) || w.seen.Expired() {
 		r.ask(ctx, w)
 	}
 	if w.seen.complete() {

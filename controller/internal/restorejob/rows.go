@@ -11,6 +11,8 @@ import (
 const (
 	recheck     = 30 * time.Second
 	recheckEtcd = 500 * time.Millisecond
+	// recheckUnready is for members that are not ready and may say why.
+	recheckUnready = 2 * time.Second
 	// DefaultTimeout of a whole restore.
 	DefaultTimeout = 30 * time.Minute
 )

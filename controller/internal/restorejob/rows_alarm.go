@@ -10,19 +10,20 @@ import (
 // noSpace is how etcd names the alarm of a full database.
 const noSpace = "NOSPACE"
 
-// disarms tells that a NOSPACE alarm is all that is wrong, and that no member is near its quota: the alarm came along with the snapshot. etcd itself never
-// lifts one.
+// disarms tells that members answer with a NOSPACE alarm and no other, although none of them is near its quota: it came along with the snapshot, and etcd itself
+// never lifts one. It keeps a member from being ready, so that a restored cluster would not come further than its first. This cannot wait until it is whole.
 func (s Seen) disarms() bool {
-	if !s.complete() || s.Record.Outcome != nil {
+	if !s.latched() {
 		return false
 	}
 	alarmed := false
 	for _, m := range s.Members {
 		e := m.Etcd
-		if !e.Asked || e.Error != "" || e.ClusterID != s.Cluster.ClusterID || e.DBSize >= s.Cluster.QuotaBytes {
-			return false
+		if !e.Asked || e.Error != "" {
+			continue
 		}
-		if slices.ContainsFunc(e.Alarms, func(a string) bool { return !strings.Contains(a, noSpace) }) {
+		foreign := slices.ContainsFunc(e.Alarms, func(a string) bool { return !strings.Contains(a, noSpace) })
+		if foreign || e.ClusterID != s.Cluster.ClusterID || e.Revision < s.Record.Revision || e.DBSize >= s.Cluster.QuotaBytes {
 			return false
 		}
 		alarmed = alarmed || len(e.Alarms) > 0

@@ -28,7 +28,7 @@ var deletedRows = []Row{
 	{RowExpiredMismatch, func(s Seen) bool { return s.Expired() && s.wrong() != "" }, expiredMismatch},
 	{RowExpiredIncomplete, Seen.Expired, expiredIncomplete},
 	{RowVerify, Seen.complete, verify},
-	{RowWaitServing, func(s Seen) bool { return s.Cluster.ClusterID != "" && !s.Job.Serving && s.anyReady() }, waitServing},
+	{RowWaitServing, func(s Seen) bool { return s.Cluster.ClusterID != "" && !s.Job.Serving && len(s.Members) > 0 }, waitServing},
 	{RowWaitMembers, func(Seen) bool { return true }, waitMembers},
 }
 
@@ -128,7 +128,11 @@ func verify(s Seen) Decision {
 }
 
 func waitServing(s Seen) Decision {
-	return wait(recheckEtcd, backupsv1alpha1.ReasonWaitingForMembers, "%s; waiting for the first answer", s.progress())
+	again := recheckEtcd
+	if !s.anyReady() {
+		again = recheckUnready
+	}
+	return wait(again, backupsv1alpha1.ReasonWaitingForMembers, "%s; waiting for the first answer%s", s.progress(), s.trouble())
 }
 
 func waitMembers(s Seen) Decision {

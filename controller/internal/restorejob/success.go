@@ -85,7 +85,7 @@ func (s Seen) serving() bool {
 		return false
 	}
 	for _, m := range s.Members {
-		if e := m.Etcd; m.Voter && e.Asked && e.Error == "" && !e.Learner && e.ClusterID == s.Cluster.ClusterID && e.Revision >= s.Record.Revision {
+		if e := m.Etcd; m.Ready && m.Voter && e.Asked && e.Error == "" && !e.Learner && e.ClusterID == s.Cluster.ClusterID && e.Revision >= s.Record.Revision {
 			return true
 		}
 	}
