@@ -13,8 +13,11 @@ import (
 // user is the controller's identity in the audit log.
 const user = "system:serviceaccount:cozy-etcd-system:etcd-controller"
 
-// calls counts the controller's requests in a stretch of the audit log by verb and resource. Lease renewals and watches stand apart: neither grows with
-// the number of jobs.
+// leaderLease is renewed every few seconds, whatever happens.
+const leaderLease = "etcd-controller.cozy-etcd.io"
+
+// calls counts the controller's requests in a stretch of the audit log by verb and resource. The renewals of the leader's Lease and watches stand
+// apart: neither grows with the number of jobs. Leases that are locks count.
 type calls struct {
 	counted map[string]int
 	leases  int
@@ -47,7 +50,7 @@ type auditEvent struct {
 	Stage     string `json:"stage"`
 	Verb      string `json:"verb"`
 	User      struct{ Username string }
-	ObjectRef struct{ Resource, Subresource string }
+	ObjectRef struct{ Resource, Subresource, Name string }
 }
 
 // readCalls reads the audit log from an offset to its end and returns the new end.
@@ -73,7 +76,7 @@ func readCalls(path string, from int64) (calls, int64, error) {
 			continue
 		}
 		switch {
-		case e.ObjectRef.Resource == "leases":
+		case e.ObjectRef.Resource == "leases" && e.ObjectRef.Name == leaderLease:
 			c.leases++
 		case e.Verb == "watch":
 			c.watches++

@@ -20,7 +20,7 @@ func setupBackups(mgr ctrl.Manager, o options, leases cache.Cache, wrap func(rec
 	r := &backupjob.Reconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("backupjob"), Etcd: etcd.NetDialer{Resolve: o.resolve}, Now: time.Now,
 		Deadline: o.backupDeadline, MaxRunning: o.maxSnapshots, QueueLimit: o.queueLimit, Concurrency: o.concurrency, Wrap: wrap,
-		Leases: leases, Locks: &lock.Store{Client: mgr.GetClient(), Leases: leases, Live: mgr.GetAPIReader(), Now: time.Now},
+		Leases: leases, Locks: &lock.Store{Client: mgr.GetClient(), Leases: leases, Live: mgr.GetAPIReader(), Cached: mgr.GetClient(), Now: time.Now},
 	}
 	if err := r.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up BackupJobs: %w", err)

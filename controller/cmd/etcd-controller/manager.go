@@ -40,6 +40,8 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
 		LeaderElectionNamespace:       o.namespace,
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       &stop,
+		// EtcdClusters are cached whole. What else is read as unstructured is read uncached, on purpose, by others.
+		Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		Cache: cache.Options{
 			ByObject: cacheSelectors(),
 		},

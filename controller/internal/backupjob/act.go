@@ -28,8 +28,6 @@ func (r *Reconciler) act(ctx context.Context, job *backupsv1alpha1.BackupJob, o 
 		return r.deleteSnapshot(ctx, o.snapshot)
 	case ActionCreateBackup, ActionCompleteBackup:
 		return r.keepSnapshot(ctx, job, o.snapshot)
-	case ActionUnlock:
-		return r.unlock(ctx, &o)
 	default:
 		return nil
 	}
@@ -49,7 +47,7 @@ func (r *Reconciler) createSnapshot(ctx context.Context, job *backupsv1alpha1.Ba
 		r.slots.release(key)
 		return err
 	}
-	facts, err := r.maker().Facts(ctx, o.cluster)
+	facts, err := r.maker().Facts(ctx, o.whole)
 	if err == nil {
 		err = r.submitSnapshot(ctx, job, o, facts)
 	}

@@ -26,7 +26,6 @@ const (
 	ActionDeleteSnapshot Action = "DeleteSnapshot"
 	ActionCreateBackup   Action = "CreateBackup"
 	ActionCompleteBackup Action = "CompleteBackup"
-	ActionUnlock         Action = "Unlock"
 )
 
 // Stage tells which condition a decision speaks about, besides Ready.

@@ -91,7 +91,6 @@ var examples = []example{
 	{"a failed job leaves somebody else's snapshot", with(following, func(s *Seen) { s.Job.Phase = backupsv1alpha1.BackupJobFailed; s.Snapshot.Ours = false }), RowFinished, Skip, "", "", ""},
 	{"C17f a late success does not flip", with(stored, func(s *Seen) { s.Job.Phase = backupsv1alpha1.BackupJobFailed }), RowFinished, Skip, "", "", ""},
 	{"a job that succeeded stays so", with(ready, func(s *Seen) { s.Job.Phase = backupsv1alpha1.BackupJobSucceeded }), RowFinished, Skip, "", "", ""},
-	{"the lock goes back at the end", with(ready, func(s *Seen) { s.Job.Phase, s.Queue.Mine = backupsv1alpha1.BackupJobSucceeded, true }), RowUnlock, Do, ActionUnlock, "", ""},
 	{"an unfinished snapshot is taken away before", with(following, func(s *Seen) { s.Job.Phase, s.Queue.Mine = backupsv1alpha1.BackupJobFailed, true }), RowCleanUp, Do, ActionDeleteSnapshot, "", ""},
 	{"C33 a run that waits for the lock has not started", with(ready, noStart, waitsForLock), RowQueue, Wait, "", backupsv1alpha1.ReasonWaitingForLock, `RestoreJob "r"`},
 	{"C33 it waits for a day", with(ready, noStart, waitsForLock, func(s *Seen) { s.Job.CreatedAt = noon.Add(-24 * time.Hour) }), RowQueueLimit, Fail, "", backupsv1alpha1.ReasonQueueLimitExceeded, `24h0m0s: RestoreJob "r"`},

@@ -15,7 +15,7 @@ import (
 )
 
 // observeLock looks who has the lock of the application and who is served first. Lease and jobs come from caches: taking the lock fails where they are behind.
-// A run that is over only asks whether it still has the lock.
+// A run that is over has no lock, whatever the Lease says, so none is given back at the end.
 func (r *Reconciler) observeLock(ctx context.Context, job *backupsv1alpha1.BackupJob, o *observation) error {
 	if !backupstrategy.IsEtcdApplication(job.Spec.ApplicationRef) {
 		return nil
@@ -24,10 +24,6 @@ func (r *Reconciler) observeLock(ctx context.Context, job *backupsv1alpha1.Backu
 	var err error
 	if o.lock, err = r.Locks.Get(ctx, job.Namespace, application); err != nil {
 		return err
-	}
-	if job.Status.Phase.Terminal() {
-		o.seen.Queue.Mine = o.lock.Holder != nil && o.lock.Holder.UID == job.UID
-		return nil
 	}
 	verdict, err := r.Locks.Judge(ctx, o.lock, me, func() ([]lock.Claim, error) {
 		restores, err := lock.RestoreClaims(ctx, r.Client, job.Namespace, application)
@@ -55,19 +51,10 @@ func (r *Reconciler) unlock(ctx context.Context, o *observation) error {
 	return r.Locks.Save(ctx, o.lock)
 }
 
-// leases wakes the runs that wait, and a run that was over before the cache showed that it has the lock.
+// leases wakes the runs that wait.
 func (r *Reconciler) leases() source.Source {
 	return source.Kind(r.Leases, &coordinationv1.Lease{}, handler.TypedEnqueueRequestsFromMapFunc(
 		func(ctx context.Context, lease *coordinationv1.Lease) []reconcile.Request {
-			requests := r.waitingIn(ctx, client.InNamespace(lease.Namespace))
-			holder := lock.HolderOf(lease)
-			job := &backupsv1alpha1.BackupJob{}
-			if holder == nil || r.Get(ctx, client.ObjectKey{Namespace: lease.Namespace, Name: holder.Name}, job) != nil {
-				return requests
-			}
-			if job.UID == holder.UID && job.Status.Phase.Terminal() {
-				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)})
-			}
-			return requests
+			return r.waitingIn(ctx, client.InNamespace(lease.Namespace))
 		}))
 }

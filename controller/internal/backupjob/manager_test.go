@@ -29,7 +29,7 @@ func TestWatchesWakeTheRun(t *testing.T) {
 	leases, err := lock.NewCache(mgr)
 	require.NoError(t, err)
 	r := &Reconciler{
-		Leases: leases, Locks: &lock.Store{Client: mgr.GetClient(), Leases: leases, Live: mgr.GetAPIReader(), Now: time.Now},
+		Leases: leases, Locks: &lock.Store{Client: mgr.GetClient(), Leases: leases, Live: mgr.GetAPIReader(), Cached: mgr.GetClient(), Now: time.Now},
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("etcd-controller"), Etcd: answering{}, Now: time.Now, Concurrency: 2,
 		MaxRunning: 1 + s.running(),
 		Wrap:       func(inner reconcile.Reconciler) reconcile.Reconciler { wrapped = true; return inner },

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cozy-etcd/cozy-etcd/backupstrategy"
@@ -34,7 +35,8 @@ type observation struct {
 	row         backupsv1alpha1.BackupClassStrategy
 	strategy    *strategyv1alpha1.Etcd
 	destination backupstrategy.Destination
-	cluster     *etcdv1alpha2.EtcdCluster
+	whole       *unstructured.Unstructured
+	cluster     *etcdv1alpha2.EtcdCluster // the same, as far as it is known here
 	lock        *lock.Lock
 	snapshot    *etcdv1alpha2.EtcdSnapshot
 }
@@ -48,8 +50,11 @@ func (r *Reconciler) observe(ctx context.Context, job *backupsv1alpha1.BackupJob
 	if o.seen.Job.Deleting {
 		return o, nil
 	}
-	if job.Status.Phase.Terminal() || !o.seen.started() {
-		if err := r.observeLock(ctx, job, &o); err != nil || job.Status.Phase == backupsv1alpha1.BackupJobSucceeded {
+	if job.Status.Phase == backupsv1alpha1.BackupJobSucceeded {
+		return o, nil
+	}
+	if !o.seen.started() && !job.Status.Phase.Terminal() {
+		if err := r.observeLock(ctx, job, &o); err != nil {
 			return o, err
 		}
 	}

@@ -31,12 +31,15 @@ func (r *Reconciler) observeApplication(ctx context.Context, job *backupsv1alpha
 	if !o.seen.Application.Supported {
 		return nil
 	}
-	cluster := &etcdv1alpha2.EtcdCluster{}
+	whole := etcdv1alpha2.WholeCluster()
 	key := client.ObjectKey{Namespace: job.Namespace, Name: job.Spec.ApplicationRef.Name}
-	switch err := r.Get(ctx, key, cluster); {
+	switch err := r.Get(ctx, key, whole); {
 	case err == nil:
-		o.cluster = cluster
-		o.seen.Cluster = clusterFacts(cluster)
+		o.whole = whole
+		if o.cluster, err = etcdv1alpha2.ClusterOf(whole); err != nil {
+			return err
+		}
+		o.seen.Cluster = clusterFacts(o.cluster)
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("read EtcdCluster %s: %w", key, err)
 	}

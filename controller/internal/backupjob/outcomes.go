@@ -10,10 +10,6 @@ func cleanUp(s Seen) Decision {
 	return do(StageNone, ActionDeleteSnapshot, "", "EtcdSnapshot %q of the failed run is removed", s.Snapshot.Name)
 }
 
-func unlock(Seen) Decision {
-	return do(StageNone, ActionUnlock, "", "the lock of the application is given back")
-}
-
 func queueLimit(s Seen) Decision {
 	return fail(StageQueue, backupsv1alpha1.ReasonQueueLimitExceeded, "the run could not start within %s: %s", s.Limits.Queue, s.Queue.Ahead)
 }

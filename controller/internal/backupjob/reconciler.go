@@ -28,7 +28,7 @@ const (
 
 // Reconciler runs BackupJobs. Deadline and MaxRunning have the defaults above where they are 0.
 type Reconciler struct {
-	client.Client // reads from a cache, except for unstructured objects
+	client.Client // reads from a cache, unstructured objects too
 	// APIReader reads from the API server: Secrets, and what must not be stale.
 	APIReader client.Reader
 	Events    events.EventRecorder

@@ -249,7 +249,7 @@ func TestC62KilledAfterEachWrite(t *testing.T) {
 	s.rest(j)
 	want, total := s.ending(j), quiet.writes
 	require.Equal(t, backupsv1alpha1.BackupJobSucceeded, want.Phase)
-	require.Equal(t, 7, total, "start, lock, snapshot, status, Backup, end, lock")
+	require.Equal(t, 6, total, "start, lock, snapshot, status, Backup, end")
 	require.NotEmpty(t, s.lease().Name)
 
 	for n := 1; n <= total; n++ {
@@ -297,7 +297,7 @@ func TestC60BackupOutlivesTheCluster(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The costs of a run: seven writes, two of them of the lock, and four reads past the cache, TLS included.
+// The costs of a run: six writes, one of them of the lock, and three reads past the cache, TLS included.
 func TestCallsOfARun(t *testing.T) {
 	s := newStage(t)
 	m := &mortal{}
@@ -319,11 +319,11 @@ func TestCallsOfARun(t *testing.T) {
 	s.complete(o)
 	s.rest(j)
 	s.requireSucceeded(j)
-	require.Equal(t, 7, m.writes)
-	require.LessOrEqual(t, reads+2, 4, "two more for TLS")
+	require.Equal(t, 6, m.writes)
+	require.LessOrEqual(t, reads+2, 3, "two more for TLS")
 	require.Len(t, s.recorder.Events, 1)
 	reads = 0
 	s.rest(j)
 	require.Zero(t, reads, "a finished job costs nothing")
-	require.Equal(t, 7, m.writes)
+	require.Equal(t, 6, m.writes)
 }

@@ -21,7 +21,6 @@ const (
 	RowCleanUp            = "CleanUp"
 	RowFinished           = "Finished"
 	RowForeignStrategy    = "ForeignStrategy"
-	RowUnlock             = "Unlock"
 	RowQueueLimit         = "QueueLimit"
 	RowQueue              = "Queue"
 	RowStart              = "Start"
@@ -76,7 +75,6 @@ var finalRows = []Row{
 	{RowCleanUp, func(s Seen) bool {
 		return s.Job.Phase == backupsv1alpha1.BackupJobFailed && s.unfinished() && s.Snapshot.Ours && !s.Snapshot.Deleting
 	}, cleanUp},
-	{RowUnlock, func(s Seen) bool { return s.Job.Phase.Terminal() && s.Queue.Mine }, unlock},
 	{RowFinished, func(s Seen) bool { return s.Job.Phase.Terminal() }, skip},
 	{RowForeignStrategy, func(s Seen) bool { return s.Resolution.State == ForeignStrategy && !s.following() }, skip},
 	{RowQueueLimit, func(s Seen) bool { return s.queued() && !s.Now.Before(s.queueEnd()) }, queueLimit},

@@ -19,6 +19,7 @@ import (
 	etcdv1alpha2 "github.com/cozy-etcd/cozy-etcd/controller/api/etcdoperator/v1alpha2"
 	fluxv2 "github.com/cozy-etcd/cozy-etcd/controller/api/flux/v2"
 	strategyv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/strategy/v1alpha1"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/lock"
 )
 
 // SetupWithManager watches BackupJobs, what they make, and everything that they may wait for, except Secrets. Whether HelmReleases and Cozystack's
@@ -33,10 +34,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	b := ctrl.NewControllerManagedBy(mgr).Named("backupjob").
 		For(&backupsv1alpha1.BackupJob{}).
 		Owns(&etcdv1alpha2.EtcdSnapshot{}).
-		Watches(&backupsv1alpha1.BackupJob{}, r.waiting(inNamespace), builder.WithPredicates(removed())). // it may have held the lock
-		Watches(&backupsv1alpha1.Backup{}, &handler.EnqueueRequestForObject{}).                           // a Backup has its job's name
-		Watches(&etcdv1alpha2.EtcdSnapshot{}, r.waiting(everywhere)).                                     // one that ends frees a slot
-		Watches(&etcdv1alpha2.EtcdCluster{}, r.waiting(inNamespace)).
+		Watches(&backupsv1alpha1.BackupJob{}, r.waiting(inNamespace), builder.WithPredicates(over())). // it may have held the lock
+		Watches(&backupsv1alpha1.Backup{}, &handler.EnqueueRequestForObject{}).                        // a Backup has its job's name
+		Watches(&etcdv1alpha2.EtcdSnapshot{}, r.waiting(everywhere)).                                  // one that ends frees a slot
+		Watches(etcdv1alpha2.WholeCluster(), r.waiting(inNamespace)).
 		Watches(&etcdv1alpha2.EtcdMember{}, r.waiting(inNamespace)).
 		Watches(&backupsv1alpha1.RestoreJob{}, r.waiting(inNamespace)).
 		Watches(&backupsv1alpha1.BackupClass{}, r.waiting(everywhere)).
@@ -55,11 +56,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return b.Complete(outer)
 }
 
-// removed lets deletions through.
-func removed() predicate.Predicate {
+// over lets the ends of BackupJobs through.
+func over() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
-		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		UpdateFunc:  lock.Ends,
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/cozy-etcd/cozy-etcd/backupstrategy"
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
@@ -79,6 +80,13 @@ func BackupClaims(ctx context.Context, r client.Reader, namespace, application s
 		}
 	}
 	return claims, nil
+}
+
+// Ends tells that a BackupJob comes to its end.
+func Ends(e event.UpdateEvent) bool {
+	was, ok := e.ObjectOld.(*backupsv1alpha1.BackupJob)
+	is, ok2 := e.ObjectNew.(*backupsv1alpha1.BackupJob)
+	return ok && ok2 && !was.Status.Phase.Terminal() && is.Status.Phase.Terminal()
 }
 
 func of(ref corev1.TypedLocalObjectReference, application string) bool {

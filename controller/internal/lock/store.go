@@ -29,7 +29,9 @@ type Store struct {
 	Leases client.Reader
 	// Live is uncached: it tells whether a holder has ended.
 	Live client.Reader
-	Now  func() time.Time
+	// Cached saves that question where it shows that a holder has ended: nothing goes on after that. Nil asks always.
+	Cached client.Reader
+	Now    func() time.Time
 }
 
 // Get reads the lock of an application. One that nobody ever took is free.
@@ -85,7 +87,7 @@ func (s *Store) Judge(ctx context.Context, l *Lock, me Claim, waiters func() ([]
 	return Judge(me, l.Holder, ended, all), nil
 }
 
-// Ended tells, by the API server's word, whether a holder is gone or has ended. Of a kind that is not known here it cannot be told: such a holder stays.
+// Ended tells whether a holder is gone or has ended. Of a kind that is not known here it cannot be told: such a holder stays.
 func (s *Store) Ended(ctx context.Context, namespace string, holder Claim) (bool, error) {
 	var object client.Object
 	var over func() bool
@@ -102,7 +104,11 @@ func (s *Store) Ended(ctx context.Context, namespace string, holder Claim) (bool
 	default:
 		return false, nil
 	}
-	err := s.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: holder.Name}, object)
+	key := types.NamespacedName{Namespace: namespace, Name: holder.Name}
+	if s.Cached != nil && s.Cached.Get(ctx, key, object) == nil && object.GetUID() == holder.UID && over() {
+		return true, nil
+	}
+	err := s.Live.Get(ctx, key, object)
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}

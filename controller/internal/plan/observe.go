@@ -66,7 +66,7 @@ func handledUpTo(plan *backupsv1alpha1.Plan) time.Time {
 // gone tells that nothing of the application is there.
 func (r *Reconciler) gone(ctx context.Context, plan *backupsv1alpha1.Plan) (bool, error) {
 	key := client.ObjectKey{Namespace: plan.Namespace, Name: plan.Spec.ApplicationRef.Name}
-	objects := []client.Object{&etcdv1alpha2.EtcdCluster{}}
+	objects := []client.Object{etcdv1alpha2.WholeCluster()}
 	if r.flux {
 		objects = append(objects, &fluxv2.HelmRelease{})
 	}

@@ -26,7 +26,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	comings := builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})
 	b := ctrl.NewControllerManagedBy(mgr).Named("plan").
 		For(&backupsv1alpha1.Plan{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&etcdv1alpha2.EtcdCluster{}, handler.EnqueueRequestsFromMapFunc(r.plansOf), comings)
+		Watches(etcdv1alpha2.WholeCluster(), handler.EnqueueRequestsFromMapFunc(r.plansOf), comings)
 	if r.flux {
 		b = b.Watches(&fluxv2.HelmRelease{}, handler.EnqueueRequestsFromMapFunc(r.plansOf), comings)
 	}

@@ -24,6 +24,7 @@ import (
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	etcdv1alpha2 "github.com/cozy-etcd/cozy-etcd/controller/api/etcdoperator/v1alpha2"
 	fluxv2 "github.com/cozy-etcd/cozy-etcd/controller/api/flux/v2"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/lock"
 )
 
 // +kubebuilder:rbac:groups=backups.cozystack.io,resources=restorejobs,verbs=get;list;watch;patch
@@ -43,7 +44,7 @@ import (
 // Objects move a restore on, beside the RestoreJob itself, when they change. Of those whose content a pass reads uncached anyway, only the metadata is
 // cached.
 var (
-	watched         = []client.Object{&etcdv1alpha2.EtcdCluster{}, &etcdv1alpha2.EtcdMember{}, &fluxv2.HelmRelease{}}
+	watched         = []client.Object{etcdv1alpha2.WholeCluster(), &etcdv1alpha2.EtcdMember{}, &fluxv2.HelmRelease{}}
 	watchedMetadata = []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.Service{}, &policyv1.PodDisruptionBudget{}}
 )
 
@@ -76,7 +77,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	for _, o := range watchedMetadata {
 		b = b.WatchesMetadata(o, enqueue)
 	}
-	b = b.Watches(&backupsv1alpha1.BackupJob{}, enqueue, builder.WithPredicates(removed()))
+	b = b.Watches(&backupsv1alpha1.BackupJob{}, enqueue, builder.WithPredicates(over()))
 	if r.Leases != nil {
 		b = b.WatchesRawSource(source.Kind(r.Leases, &coordinationv1.Lease{}, handler.TypedEnqueueRequestsFromMapFunc(
 			func(ctx context.Context, lease *coordinationv1.Lease) []reconcile.Request {
@@ -124,11 +125,11 @@ func ended() predicate.Predicate {
 	}
 }
 
-// removed lets through that a holder of the lock is gone. One that ends gives the lock back, which its Lease tells.
-func removed() predicate.Predicate {
+// over lets the ends of BackupJobs through: a holder of the lock that is over keeps nobody.
+func over() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
-		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		UpdateFunc:  lock.Ends,
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 }

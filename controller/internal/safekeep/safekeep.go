@@ -60,18 +60,14 @@ func (m Maker) adopt(ctx context.Context, job metav1.Object, snapshot *etcdv1alp
 	return nil
 }
 
-// Facts gathers what the Backup will say of the cluster. Only the cluster itself must answer: without etcd's own words the keys are absent, which a
-// restore takes as unknown.
-func (m Maker) Facts(ctx context.Context, cluster *etcdv1alpha2.EtcdCluster) (backupstrategy.Facts, error) {
-	live := &unstructured.Unstructured{}
-	live.SetGroupVersionKind(etcdv1alpha2.GroupVersion.WithKind("EtcdCluster"))
-	if err := m.Reader.Get(ctx, client.ObjectKeyFromObject(cluster), live); err != nil {
-		return backupstrategy.Facts{}, fmt.Errorf("read EtcdCluster %q: %w", cluster.Name, err)
+// Facts gathers what the Backup will say of the cluster, which is given whole. Without etcd's own words the keys are absent, which a restore takes as
+// unknown.
+func (m Maker) Facts(ctx context.Context, whole *unstructured.Unstructured) (backupstrategy.Facts, error) {
+	cluster, err := etcdv1alpha2.ClusterOf(whole)
+	if err != nil {
+		return backupstrategy.Facts{}, err
 	}
-	if live.GetUID() != cluster.UID {
-		return backupstrategy.Facts{}, fault.Conflictf(backupsv1alpha1.ReasonRetrying, "EtcdCluster %q was replaced meanwhile", cluster.Name)
-	}
-	spec, _, err := unstructured.NestedMap(live.Object, "spec")
+	spec, _, err := unstructured.NestedMap(whole.Object, "spec")
 	if err != nil {
 		return backupstrategy.Facts{}, fmt.Errorf("EtcdCluster %q: %w", cluster.Name, err)
 	}
