@@ -23,7 +23,8 @@ func copyUsed(ctx context.Context, to, from string, size int64) error {
 	if err != nil {
 		return err
 	}
-	c := &copier{database: database{file: source, meta: m, reached: newBitmap(m.pages), free: newBitmap(m.pages), reachedCount: 2}}
+	ahead := &readAhead{file: source, size: size, buffer: make([]byte, 0, readBuffer)}
+	c := &copier{database: database{file: ahead, meta: m, reached: newBitmap(m.pages), free: newBitmap(m.pages), reachedCount: 2}}
 	if err := c.reach(ctx); err != nil {
 		return err
 	}
@@ -32,7 +33,6 @@ func copyUsed(ctx context.Context, to, from string, size int64) error {
 		return scratchError(err)
 	}
 	defer func() { _ = target.Close() }()
-	c.file = &readAhead{file: source, size: size, buffer: make([]byte, 0, readBuffer)}
 	if err := c.write(ctx, target); err != nil {
 		return err
 	}
@@ -174,21 +174,29 @@ func (c *copier) writeMetas(out io.Writer) error {
 	return nil
 }
 
-// readAhead reads large pieces for many small reads whose places ascend.
+// readAhead reads larger and larger pieces while the places that are asked for ascend, and no more than is asked for after a jump.
 type readAhead struct {
 	file   io.ReaderAt
 	size   int64
 	at     int64 // of the buffer in the file
 	buffer []byte
+	window int64 // size of the last piece
 }
 
 // ReadAt implements io.ReaderAt.
 func (r *readAhead) ReadAt(b []byte, at int64) (int, error) {
-	if int64(len(b)) > int64(cap(r.buffer)) {
+	length, most, end := int64(len(b)), int64(cap(r.buffer)), r.at+int64(len(r.buffer))
+	if length > most {
 		return r.file.ReadAt(b, at)
 	}
-	if at < r.at || at+int64(len(b)) > r.at+int64(len(r.buffer)) {
-		r.at, r.buffer = at, r.buffer[:max(min(int64(cap(r.buffer)), r.size-at), 0)]
+	if at < r.at || at+length > end {
+		if r.at <= at && at <= end+r.window {
+			r.window = min(2*r.window, most)
+		} else {
+			r.window = 0
+		}
+		r.window = max(r.window, length)
+		r.at, r.buffer = at, r.buffer[:max(min(r.window, r.size-at), 0)]
 		if n, err := r.file.ReadAt(r.buffer, at); err != nil {
 			r.buffer = r.buffer[:n]
 			return copy(b, r.buffer), err

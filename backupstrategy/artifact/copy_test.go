@@ -186,3 +186,28 @@ func TestCopiesOfDamagedDatabasesEnd(t *testing.T) {
 		_ = copyUsed(t.Context(), to, from, int64(len(bad)))
 	}
 }
+
+// Whatever the order of places, reading ahead gives what the file has, and the end of the file as such.
+func TestReadAhead(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 1)) //nolint:gosec // the same each time
+	content := make([]byte, 40_000)
+	for i := range content {
+		content[i] = byte(random.IntN(256))
+	}
+	r := &readAhead{file: bytes.NewReader(content), size: int64(len(content)), buffer: make([]byte, 0, 8192)}
+	at := 0
+	for range 5000 {
+		switch random.IntN(8) {
+		case 0:
+			at = random.IntN(len(content) + 100)
+		case 1:
+			at = max(0, at-random.IntN(3000))
+		}
+		b := make([]byte, random.IntN(10_000))
+		n, err := r.ReadAt(b, int64(at))
+		want := content[min(at, len(content)):min(at+len(b), len(content))]
+		require.Equal(t, want, b[:n], "at %d", at)
+		require.Equal(t, n < len(b), err != nil)
+		at += n
+	}
+}
