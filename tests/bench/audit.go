@@ -5,6 +5,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"sort"
 	"strings"
@@ -51,6 +52,8 @@ type auditEvent struct {
 	Verb      string `json:"verb"`
 	User      struct{ Username string }
 	ObjectRef struct{ Resource, Subresource, Name string }
+
+	ResponseStatus struct{ Code int }
 }
 
 // readCalls reads the audit log from an offset to its end and returns the new end.
@@ -84,6 +87,9 @@ func readCalls(path string, from int64) (calls, int64, error) {
 			name := e.Verb + " " + e.ObjectRef.Resource
 			if e.ObjectRef.Subresource != "" {
 				name += "/" + e.ObjectRef.Subresource
+			}
+			if e.ResponseStatus.Code >= http.StatusBadRequest {
+				name += fmt.Sprintf(" (%d)", e.ResponseStatus.Code)
 			}
 			c.counted[name]++
 		}

@@ -15,6 +15,7 @@ import (
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/etcd"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/lock"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/status"
 )
 
 // Defaults of the limits. The deadline leaves the operator's own 30 minutes for a snapshot Job, and a while for what comes before it.
@@ -51,6 +52,8 @@ type Reconciler struct {
 
 	slots slots
 	ages  ages
+	// written are the versions of jobs that this process wrote.
+	written status.Written
 	// flux and apps tell whether HelmReleases and Cozystack's own application API are served.
 	flux, apps bool
 }
@@ -63,6 +66,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("read BackupJob %s: %w", req, err)
+	}
+	if r.written.Behind(job) {
+		return ctrl.Result{}, nil
 	}
 	o, err := r.observe(ctx, job)
 	if err != nil {

@@ -40,6 +40,9 @@ func (r *Reconciler) settle(ctx context.Context, job *backupsv1alpha1.BackupJob,
 	case err != nil:
 		return ctrl.Result{}, err
 	}
+	if wrote {
+		r.written.Note(after)
+	}
 	r.report(job, after, d, wrote)
 	return ctrl.Result{RequeueAfter: again(o.seen, d, after)}, retry
 }
