@@ -59,14 +59,6 @@ func captured() Seen {
 	return s
 }
 
-// dryRun has proven the snapshot and written its report.
-func dryRun() Seen {
-	return with(captured(), func(s *Seen) {
-		s.Record.DryRun, s.Record.PreparedKey, s.Gates.Prepared = true, "", false
-		s.Record.SuspendIntended, s.Record.HasRelease, s.Release = false, false, &ReleaseFacts{Name: "etcd"}
-	})
-}
-
 func deleted() Seen {
 	s := captured()
 	s.Record.DeleteIntended = true
@@ -146,7 +138,7 @@ type decideCase struct {
 }
 
 func decideCases() []decideCase {
-	return slices.Concat(finalCases(), untouchedCases(), lockCases(), reversibleCases(), deletedCases(), memberCases())
+	return slices.Concat(finalCases(), untouchedCases(), lockCases(), reversibleCases(), deletedCases(), memberCases(), reportCases(), alarmCases(), consumerCases())
 }
 
 func finalCases() []decideCase {
@@ -183,15 +175,6 @@ func finalCases() []decideCase {
 		{RowLeaveSuspended, "C26 the live cluster never got an ID", with(settled, func(s *Seen) { s.Cluster.ClusterID = "" }), Do, ActionLeaveSuspended, ""},
 		{RowResume, "nothing is live, but the release itself goes", with(settled, func(s *Seen) { s.Cluster, s.Release.Deleting = nil, true }), Do, ActionResume, ""},
 		{RowLeaveSuspended, "no cluster with a cluster ID", with(settled, func(s *Seen) { s.Record.Outcome = &broken }), Do, ActionLeaveSuspended, ""},
-		{RowListConsumers, "then the consumers", with(resumed, func(s *Seen) { s.Consumers = ConsumersFacts{} }), Intend, ActionListConsumers, backupsv1alpha1.ReasonRestartingConsumers},
-		{RowNoteConsumers, "a Pod has gone", with(resumed, func(s *Seen) { s.Consumers.Changed, s.Consumers.Told = true, false }), Intend, ActionNoteConsumers, ""},
-		{RowTellConsumers, "the report is behind", with(resumed, func(s *Seen) { s.Consumers.Told, s.Consumers.Next = false, "a/b" }), Do, ActionTellConsumers, ""},
-		{RowEvict, "the next Pod", with(resumed, func(s *Seen) { s.Consumers.Next = "a/b" }), Do, ActionEvict, ""},
-		{RowWaitConsumers, "a replacement is not ready", with(resumed, func(s *Seen) { s.Consumers.Waiting = "waiting" }), Wait, "", backupsv1alpha1.ReasonRestartingConsumers},
-		{RowSucceeded, "the consumers are not to be restarted", with(resumed, func(s *Seen) { s.Consumers, s.Record.KeepConsumers = ConsumersFacts{}, true }), Succeed, "", ""},
-		{RowSucceeded, "the job is deleted while consumers wait", with(resumed, func(s *Seen) { s.Consumers.Next, s.Job.Deleting = "a/b", true }), Succeed, "", ""},
-		{RowSucceeded, "a dry run leaves older records and consumers alone", with(dryRun(), func(s *Seen) { s.Record.Outcome, s.Lock.Fence = &good, false }), Succeed, "", ""},
-		{RowForget, "a dry run leaves the older record", with(finished3(okPhase, good), func(s *Seen) { s.Record.DryRun, s.Record.Superseded = true, "restore-x" }), Do, ActionForget, ""},
 		{RowSucceeded, "at last", resumed, Succeed, "", backupsv1alpha1.ReasonSucceeded},
 		{RowSucceeded, "without a release", with(resumed, func(s *Seen) { s.Release, s.Record.HasRelease = nil, false }), Succeed, "", ""},
 		{RowFailed, "or not", with(resumed, func(s *Seen) { s.Record.Outcome = &broken; s.Release.Suspended, s.Release.Marked = true, true }), Fail, "", backupsv1alpha1.ReasonBootstrapFailed},
@@ -252,11 +235,6 @@ func reversibleCases() []decideCase {
 		at(RowUnfit, "C30 it does not fit", Intend, ActionConclude, backupsv1alpha1.ReasonQuotaTooSmall, func(s *Seen) {
 			s.Unfit = &Problem{Reason: backupsv1alpha1.ReasonQuotaTooSmall, Message: "9 bytes and 8"}
 		}),
-		at(RowReport, "not reported", Do, ActionReport, backupsv1alpha1.ReasonReporting, func(s *Seen) { s.Reported = false }),
-		at(RowUnfit, "what is refused leaves no report", Intend, ActionConclude, "x", func(s *Seen) { s.Unfit, s.Reported = &Problem{"x", "y"}, false }),
-		{RowReport, "a dry run reports what does not fit", with(dryRun(), func(s *Seen) { s.Unfit, s.Reported = &Problem{"x", "y"}, false }), Do, ActionReport, ""},
-		{RowUnfit, "and fails for it", with(dryRun(), func(s *Seen) { s.Unfit = &Problem{"x", "y"} }), Intend, ActionConclude, "x"},
-		{RowDryRun, "a dry run ends here", dryRun(), Intend, ActionConclude, backupsv1alpha1.ReasonDryRun},
 		at(RowIntendPrepare, "no copy is planned", Intend, ActionIntendPrepare, backupsv1alpha1.ReasonPreparing, func(s *Seen) { s.Record.PreparedKey, s.Gates.Prepared = "", false }),
 		at(RowAwaitPrepared, "preparation under way", Wait, "", backupsv1alpha1.ReasonPreparing, func(s *Seen) { s.Gates.Prepared, s.Working = false, true }),
 		at(RowPrepare, "preparation", Do, ActionPrepare, "", func(s *Seen) { s.Gates.Prepared = false }),
@@ -299,17 +277,6 @@ func deletedCases() []decideCase {
 		at(RowOwn, "recreated", Do, ActionOwn, "", whole3(), func(s *Seen) { s.Cluster.Owned = false }),
 		at(RowBootstrapFailed, "given up", Intend, ActionConclude, backupsv1alpha1.ReasonBootstrapFailed, whole3(), func(s *Seen) {
 			s.Cluster.BootstrapFailed, s.Cluster.ClusterID, s.Cluster.Reconciled = "late", "", false
-		}),
-		at(RowDisarm, "an alarm came along", Do, ActionDisarm, backupsv1alpha1.ReasonDisarming, whole3(), func(s *Seen) {
-			s.Cluster.QuotaBytes, s.Members[1].Etcd.Alarms = 10, []string{"memberID:1 alarm:NOSPACE "}
-		}),
-		at(RowDisarm, "an alarm keeps the first member from being ready", Do, ActionDisarm, "", whole3(), func(s *Seen) {
-			s.Cluster.QuotaBytes, s.Cluster.Reconciled, s.Members = 10, false, []MemberFacts{member("m1")}
-			s.Members[0].Ready, s.Members[0].Etcd.Alarms = false, []string{"memberID:1 alarm:NOSPACE "}
-		}),
-		at(RowWaitServing, "an answer of a member that is not ready serves nobody", Wait, "", "", whole3(), func(s *Seen) { s.Cluster.Reconciled, s.Members = false, s.Members[:1]; s.Members[0].Ready = false }),
-		at(RowVerify, "a full database keeps its alarm", Wait, "", backupsv1alpha1.ReasonVerifying, whole3(), func(s *Seen) {
-			s.Cluster.QuotaBytes, s.Members[1].Etcd.Alarms, s.Members[2].Etcd.DBSize = 10, []string{"memberID:1 alarm:NOSPACE "}, 10
 		}),
 		at(RowWhole, "whole", Intend, ActionConclude, backupsv1alpha1.ReasonSucceeded, whole3(), func(*Seen) {}),
 		at(RowWhole, "whole at the last moment", Intend, ActionConclude, backupsv1alpha1.ReasonSucceeded, whole3(), func(s *Seen) { s.Now = late }),
@@ -443,11 +410,8 @@ func brokenRule(s Seen, d Decision) string {
 			return "only a whole cluster, or a dry run, is a success"
 		}
 	}
-	if s.Record != nil && s.Record.DryRun && reversible(s) && slices.Contains([]Action{ActionIntendPrepare, ActionPrepare, ActionSafetyCopy, ActionIntendSuspend, ActionSuspend, ActionFence}, d.Action) {
-		return "a dry run changes nothing"
-	}
-	if (d.Action == ActionEvict || d.Action == ActionDisarm) && (!s.ours() || !s.latched()) {
-		return "consumers and alarms have their turn on a restored cluster only"
+	if broken := brokenReportRule(s, d); broken != "" {
+		return broken
 	}
 	if d.Row == "None" || (terminal(s) && d.Verb != Rest && d.Verb != Do) {
 		return "every state has a row, and a final phase stays"
@@ -506,49 +470,4 @@ func choose(rng *rand.Rand, fact *string, values ...string) {
 	if rng.IntN(6) == 0 {
 		*fact = values[rng.IntN(len(values))]
 	}
-}
-
-func TestOvercome(t *testing.T) {
-	lost := Failure{Reason: backupsv1alpha1.ReasonDeadlineExceeded, Message: "no route"}
-	never := Failure{Terminal: true, Reason: backupsv1alpha1.ReasonRecreateRefused, Message: "invalid"}
-	late := func(s *Seen) { s.Now = now.Add(2 * time.Hour) }
-	for _, c := range []struct {
-		name    string
-		seen    Seen
-		failure Failure
-		over    bool
-		want    Decision
-	}{
-		{"it may heal", captured(), lost, false, Decision{}},
-		{"a conflict is no failure", with(captured(), late), Failure{Conflict: true, Terminal: true}, false, Decision{}},
-		{"the outcome is carried out without end", with(ended3(good), late), never, false, Decision{}},
-		{"nothing to undo", started(), never, true, Decision{Verb: Fail}},
-		{"C26 undone", captured(), never, true, Decision{Verb: Intend, Action: ActionConclude, Outcome: OutcomeFacts{Resume: true}}},
-		{"C26 undone at the deadline", with(captured(), late), lost, true, Decision{Verb: Intend, Action: ActionConclude, Outcome: OutcomeFacts{Resume: true}}},
-		{"C26 deleted and not recreated", gone(), never, true, Decision{Verb: Intend, Action: ActionConclude, Outcome: OutcomeFacts{Keep: true}}},
-		{"C26 recreated", whole3(), never, true, Decision{Verb: Intend, Action: ActionConclude, Outcome: OutcomeFacts{Resume: true}}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			got, over := Overcome(c.seen, Decision{Row: RowCapture}, c.failure)
-			require.Equal(t, c.over, over)
-			require.Equal(t, c.want.Verb, got.Verb)
-			require.Equal(t, c.want.Action, got.Action)
-			require.Equal(t, c.want.Outcome.Resume, got.Outcome.Resume)
-			require.Equal(t, c.want.Outcome.Keep, got.Outcome.Keep)
-			if over {
-				require.Equal(t, c.failure.Reason, got.Reason)
-				require.Contains(t, got.Message, c.failure.Message)
-			}
-		})
-	}
-}
-
-func TestDeadlineIsFairToAClusterThatCameLate(t *testing.T) {
-	s := whole3()
-	require.Equal(t, s.Job.StartedAt.Add(time.Hour), s.Deadline())
-	s.Cluster.CreatedAt = s.Job.StartedAt.Add(5 * time.Hour)
-	require.Equal(t, s.Cluster.CreatedAt.Add(graceAfterRecreate), s.Deadline())
-	s.Record.Timeout = time.Minute
-	require.Equal(t, s.Cluster.CreatedAt.Add(time.Minute), s.Deadline())
-	require.False(t, with(s, func(s *Seen) { s.Job.StartedAt = time.Time{}; s.Now = now.Add(99 * time.Hour) }).Expired(), "no start, no deadline")
 }
