@@ -86,8 +86,8 @@ func ClusterSpec(spec map[string]any) (string, error) {
 // SnapshotRequest is what an EtcdSnapshot of a job is built from.
 type SnapshotRequest struct {
 	Job         metav1.Object // a BackupJob, or the RestoreJob whose safety snapshot it is
-	Cluster     string // name of the EtcdCluster in the job's namespace
-	Strategy    string // name of the strategy
+	Cluster     string        // name of the EtcdCluster in the job's namespace
+	Strategy    string        // name of the strategy
 	Parameters  map[string]string
 	Destination Destination // validated
 	Facts       Facts

@@ -49,5 +49,8 @@ func setupRestores(mgr ctrl.Manager, o options, leases cache.Cache, wrap func(re
 	if err := mgr.Add(&record.Sweeper{Store: records, Jobs: mgr.GetAPIReader()}); err != nil {
 		return fmt.Errorf("set up the look-out for left-over records: %w", err)
 	}
+	if err := mgr.Add(&restorejob.VolumeSweeper{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Now: time.Now}); err != nil {
+		return fmt.Errorf("set up the return of kept volumes: %w", err)
+	}
 	return nil
 }

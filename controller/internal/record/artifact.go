@@ -34,29 +34,3 @@ type Prepared struct {
 
 // Stored tells that the copy is in the store.
 func (p *Prepared) Stored() bool { return p != nil && p.Revision > 0 }
-
-// Start is the object that the cluster starts from: the prepared copy, once there is one.
-func (r *Record) Start() Source {
-	s := r.Source
-	if r.Prepared.Stored() {
-		s.Key, s.SizeBytes, s.Checksum = r.Prepared.Key, r.Prepared.SizeBytes, r.Prepared.Checksum
-	}
-	return s
-}
-
-// StartRevision is the least revision that the restored cluster has; 0 where nobody knows.
-func (r *Record) StartRevision() int64 {
-	if r.Prepared.Stored() {
-		return r.Prepared.Revision
-	}
-	return r.Revision
-}
-
-// Highest is the highest revision that this restore knows of.
-func (r *Record) Highest() int64 {
-	highest := max(r.HighWater, r.Revision)
-	if r.Prepared != nil {
-		highest = max(highest, r.Prepared.Live, r.Prepared.Revision)
-	}
-	return highest
-}

@@ -22,8 +22,10 @@ type Step string
 
 // Steps of a restore, in their order.
 const (
-	StepSuspend Step = "Suspend" // the HelmRelease is about to be suspended
-	StepDelete  Step = "Delete"  // the cluster is about to be deleted: there is no way back from here
+	StepSuspend  Step = "Suspend"     // the HelmRelease is about to be suspended
+	StepKeep     Step = "KeepVolumes" // the volumes of the cluster are about to be kept beyond it
+	StepDelete   Step = "Delete"      // the cluster is about to be deleted: the deletion of the RestoreJob changes nothing from here on
+	StepRollback Step = "Rollback"    // the restored cluster has failed, and is about to be deleted for the safety copy
 )
 
 // Where a captured spec came from.
@@ -67,6 +69,20 @@ type Record struct {
 	Unreported string `json:"unreported,omitempty"`
 	// Consumers are what is restarted after the restore; nil until they are listed.
 	Consumers *Consumers `json:"consumers,omitempty"`
+	// Strategy and Parameters are the source Backup's; a Backup of the safety copy has the same.
+	Strategy   string            `json:"strategy,omitempty"`
+	Parameters map[string]string `json:"parameters,omitempty"`
+	// NoSafety tells that no safety copy is wanted.
+	NoSafety bool `json:"noSafety,omitempty"`
+	// Safety is the copy of the live cluster that was taken first; nil until it is decided on.
+	Safety *Safety `json:"safety,omitempty"`
+	// Rollback is set once the restore goes back to the safety copy.
+	Rollback *Rollback `json:"rollback,omitempty"`
+	// KeepVolumesSeconds is how long the former cluster's volumes outlive it; 0 means that they do not.
+	KeepVolumesSeconds int64 `json:"keepVolumesSeconds,omitempty"`
+	// Volumes are those that are kept, and KeptUntil when that ends; known once StepKeep is recorded.
+	Volumes   []Volume     `json:"volumes,omitempty"`
+	KeptUntil *metav1.Time `json:"keptUntil,omitempty"`
 	// TimeoutSeconds of the whole restore.
 	TimeoutSeconds int64 `json:"timeoutSeconds"`
 

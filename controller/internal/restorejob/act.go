@@ -7,7 +7,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -58,7 +57,7 @@ func (r *Reconciler) actOnArtifact(ctx context.Context, w *world, d Decision) er
 	case ActionPrepare:
 		return r.prepare(ctx, w, d)
 	case ActionDiscard:
-		return r.discard(ctx, w, w.record)
+		return r.discard(ctx, w, w.record, w.record.Prepared)
 	}
 	return r.actOnReport(ctx, w, d)
 }
@@ -112,6 +111,8 @@ func (r *Reconciler) capture(ctx context.Context, w *world) error {
 			Source: w.request.source, Revision: w.request.revision, TimeoutSeconds: int64(w.seen.Request.Timeout.Seconds()),
 			SpecFrom: w.seen.Request.SpecFrom, EtcdVersion: w.request.version, AllowOtherMinor: w.request.options.AllowOtherMinor,
 			TakenAt: w.request.backup.Spec.TakenAt, DryRun: w.request.options.DryRun, KeepConsumers: !w.request.options.RestartConsumers,
+			Strategy: w.request.backup.Spec.StrategyRef.Name, Parameters: parametersOf(w.request.backup),
+			NoSafety: w.request.options.NoSafety, KeepVolumesSeconds: int64(w.request.options.KeepVolumes.Seconds()),
 		}
 		rec.HighWater = w.highWater(w.request.older)
 		if older := w.request.older; older != nil {
@@ -126,6 +127,9 @@ func (r *Reconciler) capture(ctx context.Context, w *world) error {
 		if err := rec.SetCluster(captureOf(w.cluster)); err != nil {
 			return err
 		}
+	}
+	if w.liveUID() != rec.OldUID {
+		delete(rec.Steps, record.StepKeep) // other volumes
 	}
 	rec.OldUID, rec.OldClusterID = "", ""
 	if w.cluster != nil {
@@ -198,13 +202,13 @@ func (r *Reconciler) dryRun(ctx context.Context, w *world) error {
 	return refused(err, backupsv1alpha1.ReasonRecreateRefused, "the API server would not take the recreated EtcdCluster")
 }
 
-// deleteCluster deletes exactly the object that was captured. The deletion is in the background: in the foreground the object would live on, without its
+// deleteCluster deletes exactly the object that was looked at. The deletion is in the background: in the foreground the object would live on, without its
 // members, under an operator that may bring them up again.
 func (r *Reconciler) deleteCluster(ctx context.Context, w *world) error {
 	if err := r.proveFence(ctx, w); err != nil {
 		return err
 	}
-	uid := types.UID(w.seen.Record.OldUID)
+	uid := w.cluster.GetUID()
 	err := r.Client.Delete(ctx, w.cluster, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if apierrors.IsNotFound(err) {
 		return nil

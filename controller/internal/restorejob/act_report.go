@@ -21,7 +21,7 @@ func (r *Reconciler) actOnReport(ctx context.Context, w *world, d Decision) erro
 	case ActionDisarm:
 		return r.disarm(ctx, w)
 	}
-	return r.actOnCluster(ctx, w, d)
+	return r.actOnSafety(ctx, w, d)
 }
 
 // disarm lifts the alarm through the first member that can. It is one request to the whole cluster, and harmless when it is repeated.

@@ -95,7 +95,10 @@ func (r *Reconciler) prepare(ctx context.Context, w *world, d Decision) error {
 	}
 	return r.inBackground(ctx, w, d, func(ctx context.Context) (func(*record.Record), error) {
 		prepared, err := r.Artifacts.Prepare(ctx, namespace, owner, source, proven, plan)
-		return func(rec *record.Record) { rec.Prepared = &prepared }, err
+		return func(rec *record.Record) {
+			rec.Prepared = &prepared
+			planSafety(rec)
+		}, err
 	})
 }
 
@@ -119,25 +122,25 @@ func (r *Reconciler) overtaken(ctx context.Context, w *world) (bool, error) {
 const safeDistance = 500_000
 
 // discard removes the prepared copy of a record whose restore has ended. It tries once: a copy that stays harms nobody, and an event says where it is.
-func (r *Reconciler) discard(ctx context.Context, w *world, rec *record.Record) error {
+func (r *Reconciler) discard(ctx context.Context, w *world, rec *record.Record, prepared *record.Prepared) error {
 	bounded, cancel := context.WithTimeout(ctx, discardTimeout)
 	defer cancel()
-	if err := r.Artifacts.Discard(bounded, w.job.Namespace, string(rec.Job.UID), rec.Source, rec.Prepared.Key); err != nil {
+	if err := r.Artifacts.Discard(bounded, w.job.Namespace, string(rec.Job.UID), rec.Source, prepared.Key); err != nil {
 		r.Events.Eventf(w.job, nil, corev1.EventTypeWarning, backupsv1alpha1.ReasonPreparedObjectLeft, "Restore", "%s",
-			bound(fmt.Sprintf("the prepared copy s3://%s/%s could not be deleted, delete it by hand: %v", rec.Source.Bucket, rec.Prepared.Key, err)))
+			bound(fmt.Sprintf("the prepared copy s3://%s/%s could not be deleted, delete it by hand: %v", rec.Source.Bucket, prepared.Key, err)))
 	}
-	rec.Prepared.Discarded = true
+	prepared.Discarded = true
 	return r.Records.Save(ctx, rec)
 }
 
-// forgetSuperseded removes the older record that the spec came from, and the copy that its restore had prepared.
+// forgetSuperseded removes the older record that the spec came from, and the copies that its restore had prepared.
 func (r *Reconciler) forgetSuperseded(ctx context.Context, w *world) error {
 	older, err := r.Records.Get(ctx, types.UID(strings.TrimPrefix(w.record.Supersedes, record.Name(""))))
 	if err != nil {
 		return err
 	}
-	if older != nil && older.Prepared != nil && !older.Prepared.Discarded {
-		if err := r.discard(ctx, w, older); err != nil {
+	for _, prepared := range leftCopies(older) {
+		if err := r.discard(ctx, w, older, prepared); err != nil {
 			return err
 		}
 	}

@@ -179,7 +179,7 @@ func (r *Reconciler) evict(ctx context.Context, w *world) error {
 // consumersCondition shows the restart of the API servers, which is no part of the restore's own success.
 func (w *world) consumersCondition(c status.Conditions) {
 	o := w.seen.Record.Outcome
-	if o == nil || !o.Succeeded || w.seen.Record.DryRun {
+	if o == nil || !o.returned() || w.seen.Record.DryRun {
 		return
 	}
 	kind := backupsv1alpha1.ConditionConsumersRestarted

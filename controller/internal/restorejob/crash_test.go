@@ -29,7 +29,7 @@ func (g *rig) canonical(job string) string {
 	}
 	raw, err := json.Marshal(state)
 	require.NoError(g.t, err)
-	return strings.NewReplacer(g.ns, "NS", string(j.UID), "UID", string(g.helmRelease().GetUID()), "RELEASE").Replace(string(raw))
+	return strings.NewReplacer(g.ns, "NS", string(j.UID), "UID", string(j.UID)[:8], "UID8", string(g.helmRelease().GetUID()), "RELEASE").Replace(string(raw))
 }
 
 // small is a tenant with one member: the steps of a restore are the same, and there are many runs.

@@ -37,7 +37,6 @@ const (
 	ActionEvict            Action = "Evict"            // a Pod of a tenant's API server
 	ActionDisarm           Action = "Disarm"           // an alarm of etcd
 	ActionDiscard          Action = "Discard"          // the prepared copy
-	ActionSafetyCopy       Action = "SafetyCopy"       // a snapshot of the live cluster
 	ActionFence            Action = "Fence"            // the Lease: the fence, and the holder where it is free
 	ActionIntendDelete     Action = "IntendDelete"     // the record
 	ActionDelete           Action = "Delete"           // the EtcdCluster
@@ -87,7 +86,7 @@ func Decide(s Seen) Decision {
 	return Decision{Row: "None", Verb: Wait, Reason: "InternalError", Message: "no row applies", Recheck: recheck}
 }
 
-// Expired tells whether the one deadline has passed. It counts from the start of the job. A cluster that was recreated late, since nobody ran for a while,
+// Expired tells whether the one deadline has passed. It counts from the start of the job, or of the rollback. A cluster that was recreated late, since nobody ran for a while,
 // still gets a fair time to start.
 func (s Seen) Expired() bool {
 	if s.Job.StartedAt.IsZero() {
@@ -103,6 +102,9 @@ const graceAfterRecreate = 10 * time.Minute
 func (s Seen) Deadline() time.Time {
 	timeout := s.timeout()
 	deadline := s.Job.StartedAt.Add(timeout)
+	if s.rollingBack() {
+		deadline = s.Record.RollbackAt.Add(timeout)
+	}
 	if s.ours() {
 		if fair := s.Cluster.CreatedAt.Add(min(timeout, graceAfterRecreate)); fair.After(deadline) {
 			return fair

@@ -66,7 +66,7 @@ func consumerCases() []decideCase {
 
 // brokenReportRule names the rule of dry runs, alarms and consumers that a decision breaks.
 func brokenReportRule(s Seen, d Decision) string {
-	if s.Record != nil && s.Record.DryRun && reversible(s) && slices.Contains([]Action{ActionIntendPrepare, ActionPrepare, ActionSafetyCopy, ActionIntendSuspend, ActionSuspend, ActionFence}, d.Action) {
+	if s.Record != nil && s.Record.DryRun && reversible(s) && slices.Contains([]Action{ActionIntendPrepare, ActionPrepare, ActionIntendSafety, ActionRequestSafety, ActionIntendKeep, ActionIntendSuspend, ActionSuspend, ActionFence}, d.Action) {
 		return "a dry run changes nothing"
 	}
 	if (d.Action == ActionEvict || d.Action == ActionDisarm) && (!s.ours() || !s.latched()) {

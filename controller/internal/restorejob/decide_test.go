@@ -138,7 +138,7 @@ type decideCase struct {
 }
 
 func decideCases() []decideCase {
-	return slices.Concat(finalCases(), untouchedCases(), lockCases(), reversibleCases(), deletedCases(), memberCases(), reportCases(), alarmCases(), consumerCases())
+	return slices.Concat(finalCases(), untouchedCases(), lockCases(), reversibleCases(), safetyCases(), volumeCases(), deletedCases(), rollbackCases(), memberCases(), reportCases(), alarmCases(), consumerCases())
 }
 
 func finalCases() []decideCase {
@@ -238,7 +238,6 @@ func reversibleCases() []decideCase {
 		at(RowIntendPrepare, "no copy is planned", Intend, ActionIntendPrepare, backupsv1alpha1.ReasonPreparing, func(s *Seen) { s.Record.PreparedKey, s.Gates.Prepared = "", false }),
 		at(RowAwaitPrepared, "preparation under way", Wait, "", backupsv1alpha1.ReasonPreparing, func(s *Seen) { s.Gates.Prepared, s.Working = false, true }),
 		at(RowPrepare, "preparation", Do, ActionPrepare, "", func(s *Seen) { s.Gates.Prepared = false }),
-		at(RowSafetyCopy, "safety copy", Do, ActionSafetyCopy, "", func(s *Seen) { s.Gates.SafetyCopied = false }),
 		at(RowIntendSuspend, "before the suspension", Intend, ActionIntendSuspend, backupsv1alpha1.ReasonSuspending, fresh),
 		at(RowSuspend, "suspension lifted", Do, ActionSuspend, "", func(s *Seen) { s.Release.Suspended = false }),
 		at(RowSuspend, "finalizer lost", Do, ActionSuspend, "", func(s *Seen) { s.Release.Finalizer = false }),
@@ -382,11 +381,16 @@ func brokenRule(s Seen, d Decision) string {
 		if !s.Lock.Fenced {
 			return "nothing is deleted without a fence"
 		}
-		if !s.Record.DeleteIntended || s.Cluster.UID != s.Record.OldUID || s.Cluster.Ours || !held {
-			return "only the captured cluster is deleted, after the intent, under a held release"
+		known := s.Cluster.UID == s.Record.OldUID || (s.Cluster.Failed && s.rollingBack())
+		if !s.Record.DeleteIntended || !known || s.Cluster.Ours || !held {
+			return "only the captured cluster, or one that failed, is deleted, after the intent, under a held release"
+		}
+	case ActionRollBack:
+		if !s.Safety.Prepared || s.rollingBack() || !s.ours() || s.Cluster.Deleting || (s.latched() && s.wrongData() == "") {
+			return "a cluster is given up only for a safety copy, and never one that has a quorum and the right data"
 		}
 	case ActionIntendDelete:
-		ready := s.Gates == Gates{true, true, true, true} && s.Lock.Mine && s.Lock.Fenced && s.Job.Announced == s.Record.SHA256 && !s.stale()
+		ready := len(s.Volumes.Loose) == 0 && (s.Volumes.Intended || !s.Volumes.Wanted) && s.Gates == Gates{true, true, true, true} && s.Lock.Mine && s.Lock.Fenced && s.Job.Announced == s.Record.SHA256 && !s.stale()
 		if !ready || !s.Reported || s.Record.DryRun || s.Unfit != nil || s.Record.PreparedKey == "" || s.Job.Deleting || s.Expired() || !held || (s.Release != nil && s.Release.Busy) {
 			return "nothing is deleted before all is ready"
 		}
@@ -395,8 +399,12 @@ func brokenRule(s Seen, d Decision) string {
 			return "nothing is recreated beside what is left"
 		}
 	case ActionDiscard:
-		if s.startsFromPrepared() {
+		if s.startsFrom(s.Record.PreparedKey) {
 			return "a copy stays while a seed may read it"
+		}
+	case ActionDiscardSafety:
+		if s.startsFrom(s.Safety.Key) {
+			return "a safety copy stays while a seed may read it"
 		}
 	case ActionResume:
 		if !s.Record.Outcome.Resume {
@@ -406,8 +414,8 @@ func brokenRule(s Seen, d Decision) string {
 		if s.Record.DeleteIntended && d.Outcome.Resume && d.Row != RowGiveUp && !s.latched() {
 			return "a release resumes only onto a cluster that formed a quorum"
 		}
-		if d.Outcome.Succeeded && (d.Row != RowDryRun || !reversible(s)) && !s.whole() {
-			return "only a whole cluster, or a dry run, is a success"
+		if d.Outcome.Succeeded && (d.Row != RowDryRun || !reversible(s)) && (!s.whole() || s.rollingBack()) {
+			return "only a whole cluster, or a dry run, is a success, and a rollback is none"
 		}
 	}
 	if broken := brokenReportRule(s, d); broken != "" {
@@ -426,14 +434,19 @@ func shaken(rng *rand.Rand, s Seen) Seen {
 		s.Record = &rec
 		choose(rng, &rec.PreparedKey, "", "p/x.prepared-1.db")
 		flip(rng, &rec.DryRun, &rec.KeepConsumers, &rec.DeleteIntended, &rec.SuspendIntended, &rec.WasSuspended, &rec.HasRelease)
+		if rng.IntN(8) == 0 {
+			rec.RollbackAt = now.Add(-time.Second)
+		}
 	}
 	if s.Cluster != nil {
 		c := *s.Cluster
 		s.Cluster = &c
-		flip(rng, &c.Ours, &c.Owned, &c.Deleting, &c.Captured, &c.DeadlineRaised, &c.Reconciled)
+		flip(rng, &c.Ours, &c.Failed, &c.Owned, &c.Deleting, &c.Captured, &c.DeadlineRaised, &c.Reconciled)
 		choose(rng, &c.UID, "old", "new")
 		choose(rng, &c.ClusterID, "", "a1", "b2")
-		choose(rng, &c.StartsFrom, "", "p/x.prepared-1.db")
+		c.Failed = c.Failed && !c.Ours && s.rollingBack()
+		choose(rng, &c.StartsFrom, "", "p/x.prepared-1.db", "p/s.prepared-1.db")
+		choose(rng, &c.BootstrapFailed, "", "late")
 	}
 	if s.Release != nil {
 		r := *s.Release
@@ -448,6 +461,13 @@ func shaken(rng *rand.Rand, s Seen) Seen {
 	choose(rng, &s.Consumers.Next, "", "a/b")
 	flip(rng, &s.Lock.Mine, &s.Lock.Fence, &s.Lock.Fenced)
 	choose(rng, &s.Lock.Ahead, "", "somebody")
+	flip(rng, &s.Working, &s.Safety.Off, &s.Safety.Decided, &s.Safety.Exists, &s.Safety.Complete, &s.Safety.Stored, &s.Safety.Proven, &s.Safety.Prepared)
+	choose(rng, &s.Safety.Key, "", "p/s.prepared-1.db")
+	choose(rng, &s.Safety.Problem, "", "it failed")
+	flip(rng, &s.Volumes.Wanted, &s.Volumes.Intended, &s.Job.RollbackShown)
+	if rng.IntN(8) == 0 {
+		s.Volumes.Loose = []string{"pv-1"}
+	}
 	flip(rng, &s.Gates.Proven, &s.Gates.Prepared, &s.Gates.SafetyCopied, &s.Gates.Fenced)
 	if rng.IntN(8) == 0 {
 		s.Now = now.Add(3 * time.Hour)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/quorum"
 )
 
 // Seen is everything that a decision is made from. It holds facts; time is one of them.
@@ -16,6 +17,11 @@ type Seen struct {
 	Request *RequestFacts
 	Record  *RecordFacts
 	Gates   Gates
+	// Safety is the copy of the live cluster, and Quorum whether that one can serve.
+	Safety SafetyFacts
+	Quorum quorum.Verdict
+	// Volumes of the live cluster that are to outlive it.
+	Volumes VolumeFacts
 	// Working tells that a step of the job is under way in the background.
 	Working bool
 	// Unfit tells why the proven snapshot cannot be restored into the captured cluster.
@@ -53,6 +59,8 @@ type JobFacts struct {
 	Reported bool
 	// Serving tells that the Serving condition is true already.
 	Serving bool
+	// RollbackShown tells that the RolledBack condition is there already.
+	RollbackShown bool
 	// Trouble is the error that the last pass ended with; empty where it ended without one.
 	Trouble string
 }
@@ -98,6 +106,9 @@ type RecordFacts struct {
 	PreparedKey     string // of the copy that was planned or made; empty where there is none, or no longer
 	SuspendIntended bool
 	DeleteIntended  bool
+	Backup          string    // that is restored
+	RollbackAt      time.Time // of the intent to roll back; zero without one
+	Cause           string    // of the rollback
 	HasRelease      bool
 	WasSuspended    bool // by somebody else
 	DryRun          bool
@@ -136,6 +147,8 @@ type ClusterFacts struct {
 	CreatedAt  time.Time
 	// Ours tells that this restore created it.
 	Ours bool
+	// Failed tells that this restore created it and is rolling back from it.
+	Failed bool
 	// Captured tells that the record holds it as it is now; meaningful before the deletion.
 	Captured bool
 	// StartsFrom is the key of the object that its data come from.

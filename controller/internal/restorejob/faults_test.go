@@ -337,7 +337,7 @@ func TestC33RestoresOfOneApplicationQueue(t *testing.T) {
 func TestC35SeedTroubleAndBootstrapFailed(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
-	g.tenant("again")
+	g.uncovered("again")
 	g.ops.off = true
 	g.run("again", func(j *backupsv1alpha1.RestoreJob) bool { return condition(j, "Whole") != "" })
 	g.ops.off = false
@@ -404,7 +404,7 @@ func TestC35OneMemberIsNotSuccess(t *testing.T) {
 func TestC35WrongData(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
-	g.tenant("again")
+	g.uncovered("again")
 	g.answers = func(_ string, s etcd.Status) (etcd.Status, error) { s.Revision = 899; return s, nil }
 	job := g.when("again", backupsv1alpha1.ReasonVerifying)
 	require.Contains(t, job.Status.Message, "it is at revision 899, but the restore starts at 1000900")

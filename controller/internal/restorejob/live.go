@@ -79,12 +79,13 @@ func (r *Reconciler) askRevisions(ctx context.Context, cluster *unstructured.Uns
 // the others' hashes are compared with its. A cluster with auth on does not let us count, and one that has compacted further no longer knows.
 func (r *Reconciler) askKeys(ctx context.Context, w *world, m *MemberFacts, reader etcd.Reader) {
 	rec := w.record
-	if rec.Proof == nil || rec.Proof.AuthEnabled || !rec.Prepared.Stored() || m.Etcd.Error != "" || m.Etcd.Revision < rec.Prepared.Revision {
+	proven, start := rec.StartProof(), rec.StartRevision()
+	if proven == nil || proven.AuthEnabled || !rec.Prepared.Stored() || m.Etcd.Error != "" || m.Etcd.Revision < start {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	n, err := reader.CountKeys(ctx, rec.Prepared.Revision)
+	n, err := reader.CountKeys(ctx, start)
 	switch {
 	case err == nil:
 		m.Etcd.Keys, m.Etcd.KeysKnown = n, true

@@ -36,6 +36,8 @@ type world struct {
 	lock      *lock.Lock
 	// missingFence tells that a fence that does not work is accepted.
 	missingFence bool
+	safety       safetyObjects
+	volumes      []corev1.PersistentVolume
 }
 
 // release is a HelmRelease, whole and as far as its type is known here.
@@ -78,15 +80,20 @@ func (r *Reconciler) observe(ctx context.Context, job *backupsv1alpha1.RestoreJo
 	return w, nil
 }
 
-// observeArtifact reads from the record how far the artifact is. A safety copy is not made yet, so that gate is open.
+// observeArtifact reads from the record how far the artifact is.
 func (r *Reconciler) observeArtifact(ctx context.Context, w *world) error {
-	w.seen.Gates = Gates{SafetyCopied: true}
 	rec := w.record
 	if rec == nil {
 		return nil
 	}
 	w.seen.Working = r.Background.running(w.job.UID)
 	w.seen.Gates.Proven, w.seen.Gates.Prepared = rec.Proof != nil, rec.Prepared.Stored()
+	if err := r.observeSafety(ctx, w); err != nil {
+		return err
+	}
+	if err := r.observeVolumes(ctx, w); err != nil {
+		return err
+	}
 	if rec.Proof == nil || !reversible(w.seen) {
 		return nil
 	}
@@ -119,6 +126,7 @@ func jobFacts(job *backupsv1alpha1.RestoreJob) JobFacts {
 		Gone:           meta.IsStatusConditionTrue(job.Status.Conditions, backupsv1alpha1.ConditionDeleted),
 		Reported:       meta.IsStatusConditionTrue(job.Status.Conditions, backupsv1alpha1.ConditionReported),
 		Serving:        meta.IsStatusConditionTrue(job.Status.Conditions, backupsv1alpha1.ConditionServing),
+		RollbackShown:  meta.FindStatusCondition(job.Status.Conditions, backupsv1alpha1.ConditionRolledBack) != nil,
 	}
 	if ready := meta.FindStatusCondition(job.Status.Conditions, backupsv1alpha1.ConditionReady); ready != nil && ready.Reason == backupsv1alpha1.ReasonRetrying {
 		f.Trouble = ready.Message
@@ -157,6 +165,7 @@ func (r *Reconciler) observeCluster(ctx context.Context, w *world) error {
 	w.cluster = u
 	w.seen.Cluster = clusterFacts(u, w.job.UID)
 	if w.record != nil {
+		w.observeFailed()
 		w.seen.Cluster.Captured = sameCapture(u, w.record.Cluster)
 		w.seen.Cluster.Owned = ownedAsWanted(u, w.record)
 		w.seen.Cluster.DeadlineRaised = deadlineRaised(u, w.record)
@@ -170,13 +179,17 @@ func (r *Reconciler) observeRecord(ctx context.Context, w *world) error {
 		return nil
 	}
 	f := &RecordFacts{
-		Timeout: seconds(rec.TimeoutSeconds), SHA256: rec.SHA256, OldUID: string(rec.OldUID), OldClusterID: rec.OldClusterID, Revision: rec.StartRevision(),
+		Timeout: seconds(rec.TimeoutSeconds), SHA256: rec.SHA256, Revision: rec.StartRevision(), Backup: w.job.Spec.BackupRef.Name,
 		SuspendIntended: rec.Intended(record.StepSuspend), DeleteIntended: rec.Intended(record.StepDelete),
 		HasRelease: rec.Release != nil, WasSuspended: rec.Release.WasSuspended(),
 		DryRun: rec.DryRun, KeepConsumers: rec.KeepConsumers,
 	}
-	if rec.Proof != nil {
-		f.Keys = rec.Proof.Keys
+	f.OldUID, f.OldClusterID = former(rec)
+	if b := rec.Rollback; b != nil {
+		f.RollbackAt, f.Cause = b.At.Time, b.Cause
+	}
+	if proven := rec.StartProof(); proven != nil {
+		f.Keys = proven.Keys
 	}
 	if rec.Prepared != nil && !rec.Prepared.Discarded {
 		f.PreparedKey = rec.Prepared.Key

@@ -25,7 +25,13 @@ const optionDryRun = "dryRun"
 // optionRestartConsumers is spec.options.restartConsumers: false leaves the API servers of TenantControlPlanes alone after the restore.
 const optionRestartConsumers = "restartConsumers"
 
-var knownOptions = []string{optionAllowOtherMinor, optionDryRun, optionRestartConsumers, optionTimeout}
+// optionSafetySnapshot is spec.options.safetySnapshot: false restores without a copy of the live cluster.
+const optionSafetySnapshot = "safetySnapshot"
+
+// optionKeepVolumes is spec.options.keepOldVolumes: how long the volumes of the live cluster outlive it, such as 72h.
+const optionKeepVolumes = "keepOldVolumes"
+
+var knownOptions = []string{optionAllowOtherMinor, optionDryRun, optionKeepVolumes, optionRestartConsumers, optionTimeout, optionSafetySnapshot}
 
 // Limits of optionTimeout. The upper one fits into the operator's own deadline field by far.
 const (
@@ -40,6 +46,8 @@ type Options struct {
 	DryRun          bool
 	// RestartConsumers is true by default.
 	RestartConsumers bool
+	NoSafety         bool
+	KeepVolumes      time.Duration // whole seconds; 0 means that they are not kept
 }
 
 // parseOptions reads spec.options. An option that nobody reads is refused: whoever wrote it relies on it.
@@ -69,6 +77,9 @@ func parseOptions(raw *runtime.RawExtension) (Options, *Problem) {
 			}
 		}
 	}
+	if problem := o.parseWayBack(fields); problem != nil {
+		return o, problem
+	}
 	if value, ok := fields[optionTimeout]; ok {
 		var seconds int64
 		if err := json.Unmarshal(value, &seconds); err != nil || seconds < minTimeoutSeconds || seconds > maxTimeoutSeconds {
@@ -77,6 +88,34 @@ func parseOptions(raw *runtime.RawExtension) (Options, *Problem) {
 		o.Timeout = time.Duration(seconds) * time.Second
 	}
 	return o, nil
+}
+
+// Limits of optionKeepVolumes. Less would be over before the restore is.
+const (
+	minKeepVolumes = time.Hour
+	maxKeepVolumes = 90 * 24 * time.Hour
+)
+
+// parseWayBack reads the options about what is left of the cluster that is replaced.
+func (o *Options) parseWayBack(fields map[string]json.RawMessage) *Problem {
+	if value, ok := fields[optionSafetySnapshot]; ok {
+		var wanted bool
+		if err := json.Unmarshal(value, &wanted); err != nil || string(value) == "null" {
+			return optionProblem("spec.options.%s is %s: give true or false", optionSafetySnapshot, shorten(string(value)))
+		}
+		o.NoSafety = !wanted
+	}
+	if value, ok := fields[optionKeepVolumes]; ok {
+		var text string
+		err := json.Unmarshal(value, &text)
+		if err == nil {
+			o.KeepVolumes, err = time.ParseDuration(text)
+		}
+		if err != nil || o.KeepVolumes < minKeepVolumes || o.KeepVolumes > maxKeepVolumes {
+			return optionProblem("spec.options.%s is %s: give a duration from 1h to 2160h, such as \"72h\"", optionKeepVolumes, shorten(string(value)))
+		}
+	}
+	return nil
 }
 
 func optionProblem(format string, args ...any) *Problem {

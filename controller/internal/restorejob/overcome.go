@@ -25,6 +25,8 @@ func Overcome(s Seen, d Decision, f Failure) (Decision, bool) {
 		end = fail(f.Reason, "%s", f.Message)
 	case reversible(s):
 		end = undone(f.Reason, "%s: the cluster was left as it is", f.Message)
+	case s.rollingBack():
+		end = conclude(rollbackEnd(s, f.Message))
 	default:
 		o := OutcomeFacts{Reason: f.Reason, Resume: s.latched(), Keep: !s.latched()}
 		o.Message = f.Message

@@ -26,7 +26,7 @@ func TestACopyThatTheLiveClusterOvertakesIsMadeAgain(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			g := newRig(t)
-			g.tenant("again")
+			g.uncovered("again")
 			before, live := g.cluster().GetUID(), int64(1000)
 			g.answers = func(_ string, s etcd.Status) (etcd.Status, error) {
 				if s.Revision == 1000 {

@@ -20,7 +20,7 @@ func TestRestoreInPlace(t *testing.T) {
 	t.Logf("writes: %q", g.writes)
 
 	require.Equal(t, backupsv1alpha1.RestoreJobSucceeded, job.Status.Phase, "%+v", job.Status)
-	require.Equal(t, map[string]string{"Ready": "True/Succeeded", "Captured": "True/Captured", "Deleted": "True/FormerClusterGone", "Suspended": "False/Resumed",
+	require.Equal(t, map[string]string{"Ready": "True/Succeeded", "SafetyCopied": "True/SafetySnapshotStored", "Captured": "True/Captured", "Deleted": "True/FormerClusterGone", "Suspended": "False/Resumed",
 		"Fenced": "False/FenceLifted", "Reported": "True/Reported", "Serving": "True/RestoredRevisionServed", "Whole": "True/AllMembersAgree"}, conditions(job))
 	require.NotNil(t, job.Status.StartedAt)
 	require.NotNil(t, job.Status.CompletedAt)

@@ -79,7 +79,6 @@ const (
 	RowIntendPrepare     = "IntendPrepare"
 	RowAwaitPrepared     = "AwaitPrepared"
 	RowPrepare           = "Prepare"
-	RowSafetyCopy        = "SafetyCopy"
 	RowIntendSuspend     = "IntendSuspend"
 	RowSuspend           = "Suspend"
 	RowWaitIdle          = "WaitIdle"
@@ -109,7 +108,7 @@ const (
 )
 
 // Rows is the table of states, in the order in which they are tried.
-var Rows = concat(finalRows, untouchedRows, reversibleRows, deletedRows)
+var Rows = concat(finalRows, untouchedRows, reversibleRows, safetyRows, suspensionRows, volumeRows, pointRows, deletedRows)
 
 func concat(parts ...[]Row) []Row {
 	var all []Row

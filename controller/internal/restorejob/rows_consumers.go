@@ -23,11 +23,16 @@ type ConsumersFacts struct {
 // recheckConsumers is the time between two looks at Pods in tenants' namespaces, which no watch covers.
 const recheckConsumers = 2 * time.Second
 
-// restarting tells that the consumers' turn has come: the restored cluster is whole and its release works again. Every step is bounded in time, so what
-// the Pods do decides nothing about the restore's success.
+// restarting tells that the consumers' turn has come: the restored cluster, or that of a rollback, is there, and its release works again. Every step is
+// bounded in time, so what the Pods do decides nothing about the restore's success.
 func (s Seen) restarting() bool {
-	return decided(s) && s.Record.Outcome.Succeeded && !s.Record.DryRun && !s.Record.KeepConsumers && s.ours() && s.latched() &&
+	return decided(s) && s.Record.Outcome.returned() && !s.Record.DryRun && !s.Record.KeepConsumers && s.ours() && s.latched() &&
 		!s.Job.Deleting && !s.Namespace.Terminating
+}
+
+// returned tells that a cluster is back whose revisions its clients have not followed.
+func (o *OutcomeFacts) returned() bool {
+	return o.Succeeded || o.Reason == backupsv1alpha1.ReasonRolledBack
 }
 
 func listConsumers(Seen) Decision {

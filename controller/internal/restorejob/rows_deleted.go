@@ -14,13 +14,21 @@ var deletedRows = []Row{
 	{RowGiveUp, func(s Seen) bool { return s.Namespace.Terminating || s.releaseGoing() }, giveUp},
 	{RowFenceAgain, func(s Seen) bool { return !s.Lock.Fenced || (!s.Lock.Mine && s.Lock.Ahead == "") }, fence},
 	{RowSuspendAgain, func(s Seen) bool { return s.Release != nil && !s.held() }, suspend},
-	{RowDelete, func(s Seen) bool { return s.former() && s.Cluster.UID == s.Record.OldUID && !s.Cluster.Deleting }, deleteCluster},
+	{RowAnnounceRollback, func(s Seen) bool { return s.rollingBack() && !s.Job.RollbackShown }, announceRollback},
+	{RowDelete, func(s Seen) bool {
+		return s.former() && (s.Cluster.UID == s.Record.OldUID || s.Cluster.Failed) && !s.Cluster.Deleting
+	}, deleteCluster},
 	{RowForeign, func(s Seen) bool { return s.former() && !s.Cluster.Deleting }, foreign},
+	{RowRollbackStuck, func(s Seen) bool { return s.rollingBack() && s.remains() && s.Expired() }, rollbackStuck},
 	{RowExpiredDeleting, func(s Seen) bool { return s.remains() && s.Expired() }, expiredDeleting},
 	{RowWaitGone, Seen.remains, waitGone},
 	{RowAnnounceGone, func(s Seen) bool { return s.Cluster == nil && !s.Job.Gone }, announceGone},
 	{RowRecreate, func(s Seen) bool { return s.Cluster == nil }, recreate},
 	{RowOwn, func(s Seen) bool { return !s.Cluster.Owned }, own},
+	{RowRolledBack, func(s Seen) bool { return s.rollingBack() && s.whole() }, rolledBack},
+	{RowRollbackFailed, func(s Seen) bool { return s.rollingBack() && s.failure() != "" }, rollbackFailed},
+	{RowRolledBackSlow, func(s Seen) bool { return s.rollingBack() && s.Expired() }, rolledBackSlow},
+	{RowRollBack, func(s Seen) bool { return s.rollable() && s.failure() != "" }, rollBack},
 	{RowBootstrapFailed, func(s Seen) bool { return s.Cluster.BootstrapFailed != "" }, bootstrapFailed},
 	{RowDisarm, Seen.disarms, disarm},
 	{RowWhole, Seen.whole, whole},
@@ -148,7 +156,7 @@ func suspendedNote(s Seen) string {
 
 // remedy says what remains to do where no cluster came up.
 func remedy(s Seen) string {
-	return "Delete the EtcdCluster and create a new RestoreJob; the captured spec is kept" + suspendedNote(s)
+	return "Delete the EtcdCluster and create a new RestoreJob; the captured spec is kept" + safetyNote(s) + suspendedNote(s)
 }
 
 func (s Seen) trouble() string {

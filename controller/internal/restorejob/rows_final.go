@@ -9,8 +9,14 @@ import (
 var finalRows = []Row{
 	{RowFinished, func(s Seen) bool { return terminal(s) && !s.holdsJob() }, nothing},
 	{RowDiscard, func(s Seen) bool {
-		return terminal(s) && decided(s) && s.Record.PreparedKey != "" && !s.startsFromPrepared()
+		return terminal(s) && decided(s) && s.Record.PreparedKey != "" && !s.startsFrom(s.Record.PreparedKey)
 	}, discard},
+	{RowDiscardSafety, func(s Seen) bool {
+		return terminal(s) && decided(s) && s.Safety.Key != "" && !s.startsFrom(s.Safety.Key)
+	}, discardSafety},
+	{RowDropSnapshot, func(s Seen) bool {
+		return terminal(s) && decided(s) && s.Safety.Exists && !s.Safety.Complete && s.Safety.Problem == ""
+	}, dropSnapshot},
 	{RowForgetSuperseded, func(s Seen) bool {
 		return terminal(s) && decided(s) && s.Record.Outcome.Succeeded && !s.Record.DryRun && s.Record.Superseded != ""
 	}, forgetSuperseded},
@@ -20,6 +26,7 @@ var finalRows = []Row{
 	{RowGone, func(s Seen) bool { return s.Job.Deleting && !s.holdsJob() && s.Record == nil }, nothing},
 	{RowPutBackDeadline, func(s Seen) bool { return decided(s) && s.ours() && !s.Cluster.Deleting && s.Cluster.DeadlineRaised }, putBackDeadline},
 	{RowDisown, func(s Seen) bool { return decided(s) && s.ours() && !s.Cluster.Deleting && !s.Cluster.Owned }, own},
+	{RowGiveVolumesBack, Seen.unneeded, giveVolumesBack},
 	{RowResume, func(s Seen) bool {
 		return decided(s) && s.Release != nil && s.mayResume() && (s.Release.Finalizer || s.Release.Marked)
 	}, resume},
@@ -46,9 +53,9 @@ func (s Seen) mayResume() bool {
 // holdsJob tells that a finalizer that this controller has to remove keeps the RestoreJob.
 func (s Seen) holdsJob() bool { return s.Job.Finalizer || (s.Job.Deleting && s.Job.StockFinalizer) }
 
-// startsFromPrepared tells that a cluster without a cluster ID names the prepared copy: its seed may still have to read it.
-func (s Seen) startsFromPrepared() bool {
-	return s.Cluster != nil && s.Cluster.ClusterID == "" && s.Cluster.StartsFrom == s.Record.PreparedKey
+// startsFrom tells that a cluster without a cluster ID names a prepared copy: its seed may still have to read it.
+func (s Seen) startsFrom(key string) bool {
+	return s.Cluster != nil && s.Cluster.ClusterID == "" && s.Cluster.StartsFrom == key
 }
 
 func discard(s Seen) Decision {

@@ -26,10 +26,17 @@ var reversibleRows = []Row{
 	{RowIntendPrepare, func(s Seen) bool { return reversible(s) && s.Record.PreparedKey == "" }, intendPrepare},
 	{RowAwaitPrepared, func(s Seen) bool { return reversible(s) && !s.Gates.Prepared && s.Working }, awaitPrepared},
 	{RowPrepare, func(s Seen) bool { return reversible(s) && !s.Gates.Prepared }, prepare},
-	{RowSafetyCopy, func(s Seen) bool { return reversible(s) && !s.Gates.SafetyCopied }, safetyCopy},
+}
+
+// suspensionRows pause Flux once everything that takes long is done.
+var suspensionRows = []Row{
 	{RowIntendSuspend, func(s Seen) bool { return reversible(s) && s.Release != nil && !s.Record.SuspendIntended }, intendSuspend},
 	{RowSuspend, func(s Seen) bool { return reversible(s) && s.Release != nil && !s.held() }, suspend},
 	{RowWaitIdle, func(s Seen) bool { return reversible(s) && s.Release != nil && s.Release.Busy }, waitIdle},
+}
+
+// pointRows lead to the point of no return.
+var pointRows = []Row{
 	{RowFence, func(s Seen) bool { return reversible(s) && !s.Lock.Fenced }, fence},
 	{RowAwaitFence, func(s Seen) bool { return reversible(s) && !s.Gates.Fenced }, awaitFence},
 	{RowIntendDelete, reversible, intendDelete},
@@ -113,10 +120,6 @@ func awaitPrepared(Seen) Decision {
 
 func prepare(Seen) Decision {
 	return do(ActionPrepare, backupsv1alpha1.ReasonPreparing, preparing)
-}
-
-func safetyCopy(Seen) Decision {
-	return do(ActionSafetyCopy, backupsv1alpha1.ReasonSnapshotRunning, "taking a safety snapshot of the live cluster")
 }
 
 func intendSuspend(s Seen) Decision {

@@ -51,7 +51,7 @@ func (r *Reconciler) settle(ctx context.Context, w *world, d Decision, err error
 // shows tells that a decision is seen from outside.
 func (d Decision) shows() bool {
 	switch d.Action {
-	case ActionStart, ActionAnnounce, ActionAnnounceGone, ActionProve, ActionPrepare, ActionReport, ActionEvict:
+	case ActionStart, ActionAnnounce, ActionAnnounceGone, ActionProve, ActionPrepare, ActionProveSafety, ActionPrepareSafety, ActionAnnounceRollback, ActionReport, ActionEvict:
 		return true
 	}
 	return d.Verb == Wait || d.Verb == Succeed || d.Verb == Fail
@@ -115,6 +115,7 @@ func (w *world) domainConditions(c status.Conditions) {
 	}
 	c.Set(backupsv1alpha1.ConditionCaptured, metav1.ConditionTrue, backupsv1alpha1.ReasonCaptured, "sha256 %s of the spec from %s, in record %s",
 		s.Record.SHA256, w.record.SpecFrom, record.Name(w.job.UID))
+	w.wayBackConditions(c)
 	w.suspendedCondition(c)
 	w.reportedCondition(c)
 	w.consumersCondition(c)
@@ -122,12 +123,12 @@ func (w *world) domainConditions(c status.Conditions) {
 	if !s.Record.DeleteIntended {
 		return
 	}
-	if s.remains() && !s.ours() {
+	if s.remains() && !s.ours() && !s.rollingBack() {
 		c.Set(backupsv1alpha1.ConditionDeleted, metav1.ConditionFalse, backupsv1alpha1.ReasonWaitingForDeletion, "%s", s.remaining())
 		return
 	}
 	if s.Record.Outcome == nil || s.ours() {
-		c.Set(backupsv1alpha1.ConditionDeleted, metav1.ConditionTrue, backupsv1alpha1.ReasonFormerClusterGone, "nothing is left of the former cluster %s", s.Record.OldUID)
+		c.Set(backupsv1alpha1.ConditionDeleted, metav1.ConditionTrue, backupsv1alpha1.ReasonFormerClusterGone, "nothing is left of the former cluster %s", w.record.OldUID)
 	}
 	w.wholeConditions(c)
 }
@@ -150,7 +151,7 @@ func (w *world) suspendedCondition(c status.Conditions) {
 func (w *world) wholeConditions(c status.Conditions) {
 	s := w.seen
 	switch {
-	case !s.ours():
+	case !s.ours() || s.rollingBack():
 	case s.Record.Outcome != nil && s.Record.Outcome.Succeeded:
 		w.servingCondition(c, s.Record.Outcome.Message)
 		c.Set(backupsv1alpha1.ConditionWhole, metav1.ConditionTrue, backupsv1alpha1.ReasonAllMembersAgree, "%s", s.Record.Outcome.Message)
@@ -192,7 +193,7 @@ func (r *Reconciler) tell(before *backupsv1alpha1.RestoreJob, w *world) {
 }
 
 func (r *Reconciler) tellCondition(w *world, now metav1.Condition, first bool) {
-	quiet := first && now.Status == metav1.ConditionFalse && now.Type != backupsv1alpha1.ConditionReady && now.Reason != backupsv1alpha1.ReasonConsumersNotRestarted
+	quiet := first && now.Status == metav1.ConditionFalse && !tellsFalse(now)
 	if quiet || now.Type == backupsv1alpha1.ConditionReconciling || now.Type == backupsv1alpha1.ConditionStalled {
 		return
 	}
@@ -215,6 +216,11 @@ func (r *Reconciler) tellCondition(w *world, now metav1.Condition, first bool) {
 			metrics.RestoreSeconds.WithLabelValues("whole").Observe(w.seen.Now.Sub(since.Time).Seconds())
 		}
 	}
+}
+
+// tellsFalse tells that a condition is news even where it begins as False.
+func tellsFalse(c metav1.Condition) bool {
+	return c.Type == backupsv1alpha1.ConditionReady || c.Type == backupsv1alpha1.ConditionRolledBack || c.Reason == backupsv1alpha1.ReasonSafetySnapshotSkipped
 }
 
 // eventNote fits the 1024 bytes that an event takes.

@@ -44,7 +44,7 @@ import (
 // Objects move a restore on, beside the RestoreJob itself, when they change. Of those whose content a pass reads uncached anyway, only the metadata is
 // cached.
 var (
-	watched         = []client.Object{etcdv1alpha2.WholeCluster(), &etcdv1alpha2.EtcdMember{}, &fluxv2.HelmRelease{}}
+	watched         = []client.Object{etcdv1alpha2.WholeCluster(), &etcdv1alpha2.EtcdMember{}, &etcdv1alpha2.EtcdSnapshot{}, &fluxv2.HelmRelease{}}
 	watchedMetadata = []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.Service{}, &policyv1.PodDisruptionBudget{}}
 )
 

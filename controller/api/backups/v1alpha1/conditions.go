@@ -24,6 +24,10 @@ const (
 	ConditionSuspended = "Suspended"
 	// ConditionFenced: nothing but this restore can create the EtcdCluster.
 	ConditionFenced = "Fenced"
+	// ConditionSafetyCopied: a Backup holds the state before the restore, and the cluster could start from it.
+	ConditionSafetyCopied = "SafetyCopied"
+	// ConditionRolledBack: the restore failed, and the cluster has its state from before. Absent where it did not come to a rollback.
+	ConditionRolledBack = "RolledBack"
 	// ConditionDeleted: nothing of the former cluster is left.
 	ConditionDeleted = "Deleted"
 	// ConditionReported: what the restore changes stands in a ConfigMap.

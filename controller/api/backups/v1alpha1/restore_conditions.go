@@ -26,6 +26,30 @@ const (
 	ReasonFenceMissing          = "FenceMissing"
 )
 
+// Reasons about the way back from a restore.
+const (
+	ReasonSafetySnapshotOff     = "SafetySnapshotOff"
+	ReasonSafetySnapshotSkipped = "SafetySnapshotSkipped"
+	ReasonSafetySnapshotStored  = "SafetySnapshotStored"
+	ReasonSafetySnapshotFailed  = "SafetySnapshotFailed"
+	ReasonRollingBack           = "RollingBack"
+	ReasonRolledBack            = "RolledBack"
+	ReasonRollbackFailed        = "RollbackFailed"
+	ReasonVolumesNotKept        = "VolumesNotKept"
+)
+
+// Marks on a PersistentVolume that outlives the cluster it was of.
+const (
+	// LabelKeptBy is the UID of the RestoreJob that keeps the volume.
+	LabelKeptBy = "cozy-etcd.io/kept-by"
+	// AnnotationKeptUntil is when the volume gets its former reclaim policy back, in RFC 3339.
+	AnnotationKeptUntil = "cozy-etcd.io/kept-until"
+	// AnnotationPriorPolicy is that reclaim policy.
+	AnnotationPriorPolicy = "cozy-etcd.io/prior-reclaim-policy"
+	// AnnotationKeptClaim is the UID of the claim that the volume was of.
+	AnnotationKeptClaim = "cozy-etcd.io/kept-claim-uid"
+)
+
 // RestoreFinalizer keeps a RestoreJob, and the HelmRelease that it paused, until the restore has ended.
 const RestoreFinalizer = "cozy-etcd.io/restore"
 
