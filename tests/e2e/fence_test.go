@@ -176,13 +176,16 @@ func release(t *testing.T, claim *corev1.PersistentVolumeClaim) {
 
 func awaitCondition(t *testing.T, tenant *harness.Tenant, job, kind, reason string) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		j := &backupsv1alpha1.RestoreJob{}
-		require.NoError(t, platform.Client.Get(t.Context(), key(tenant.Namespace, job), j))
-		require.False(t, j.Status.Phase.Terminal(), "%+v", j.Status)
+	j := &backupsv1alpha1.RestoreJob{}
+	reached := func() bool {
 		c := meta.FindStatusCondition(j.Status.Conditions, kind)
 		return c != nil && c.Reason == reason
+	}
+	require.Eventually(t, func() bool {
+		err := platform.Client.Get(t.Context(), key(tenant.Namespace, job), j)
+		return err == nil && (reached() || j.Status.Phase.Terminal())
 	}, time.Minute, 50*time.Millisecond, "%s/%s", kind, reason)
+	require.True(t, reached(), "%+v", j.Status)
 }
 
 func requireFence(t *testing.T, tenant *harness.Tenant, stands bool) {
@@ -196,17 +199,16 @@ func key(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// Without the policy nothing is deleted; the restore says what is missing, and goes on once it is there.
+// Without a policy that denies nothing is deleted; the restore says what is missing, and goes on once it is there. The binding is not removed: an API server
+// (1.37) whose last binding for a kind of parameter was deleted and made again sees no parameter that is newer.
 func TestARestoreWaitsForAMissingFence(t *testing.T) {
 	ctx := t.Context()
 	startController(t)
 	tenant, old := backedUp(t, "unfenced")
-	binding := &admissionv1.ValidatingAdmissionPolicyBinding{}
-	require.NoError(t, platform.Client.Get(ctx, client.ObjectKey{Name: fencePolicy}, binding))
-	require.NoError(t, platform.Client.Delete(ctx, binding))
-	binding.ObjectMeta = metav1.ObjectMeta{Name: binding.Name, Labels: binding.Labels}
-	again := sync.OnceFunc(func() { require.NoError(t, platform.Client.Create(context.WithoutCancel(ctx), binding)) })
+	act(t, admissionv1.Audit)
+	again := sync.OnceFunc(func() { act(t, admissionv1.Deny) })
 	defer again()
+	awaitNoFence(t, old)
 
 	_, err := tenant.Restore(ctx, "r1", "b1", nil)
 	require.NoError(t, err)
@@ -219,6 +221,39 @@ func TestARestoreWaitsForAMissingFence(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// act says what the fence does about an empty cluster.
+func act(t *testing.T, action admissionv1.ValidationAction) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{}
+	require.NoError(t, platform.Client.Get(ctx, client.ObjectKey{Name: fencePolicy}, binding))
+	binding.Spec.ValidationActions = []admissionv1.ValidationAction{action}
+	require.NoError(t, platform.Client.Update(ctx, binding))
+}
+
+// awaitNoFence waits until the API server has taken note, by a fence in a namespace of its own.
+func awaitNoFence(t *testing.T, like *etcdv1alpha2.EtcdCluster) {
+	t.Helper()
+	require.NoError(t, platform.Env.Namespace(t.Context(), "no-fence"))
+	require.NoError(t, platform.Client.Create(t.Context(), fenceLease("no-fence", "")))
+	empty := &etcdv1alpha2.EtcdCluster{Spec: *like.Spec.DeepCopy()}
+	empty.Namespace, empty.Name = "no-fence", like.Name
+	require.Eventually(t, func() bool {
+		return platform.Client.Create(t.Context(), empty.DeepCopy(), client.DryRunAll) == nil
+	}, 30*time.Second, 50*time.Millisecond)
+}
+
+// fenceLease is a lock that nobody holds, with the fence that a failed restore left. The release is given as name/UID.
+func fenceLease(namespace, release string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: lockLease, Labels: map[string]string{"cozy-etcd.io/lock": "application", "cozy-etcd.io/fence": "on"},
+		Annotations: map[string]string{
+			"cozy-etcd.io/application": harness.ReleaseName, "cozy-etcd.io/fence-restorejob": "r0", "cozy-etcd.io/fence-source": "s3://b/k",
+			"cozy-etcd.io/fence-helmrelease": release,
+		},
+	}}
+}
+
 // A fence that a failed restore left keeps Flux from making an empty cluster, but not the next install after an uninstall.
 func TestC60AFreshInstallPassesTheFenceOfAnUninstalledRelease(t *testing.T) {
 	ctx := t.Context()
@@ -229,13 +264,7 @@ func TestC60AFreshInstallPassesTheFenceOfAnUninstalledRelease(t *testing.T) {
 	require.NoError(t, err)
 	hr := &fluxv2.HelmRelease{}
 	require.NoError(t, platform.Client.Get(ctx, key(tenant.Namespace, harness.ReleaseName), hr))
-	require.NoError(t, platform.Client.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-		Namespace: tenant.Namespace, Name: lockLease, Labels: map[string]string{"cozy-etcd.io/lock": "application", "cozy-etcd.io/fence": "on"},
-		Annotations: map[string]string{
-			"cozy-etcd.io/application": harness.ReleaseName, "cozy-etcd.io/fence-restorejob": "r0", "cozy-etcd.io/fence-source": "s3://b/k",
-			"cozy-etcd.io/fence-helmrelease": hr.Name + "/" + string(hr.UID),
-		},
-	}}))
+	require.NoError(t, platform.Client.Create(ctx, fenceLease(tenant.Namespace, hr.Name+"/"+string(hr.UID))))
 	require.NoError(t, platform.Client.Delete(ctx, old))
 	require.Eventually(t, func() bool { _, err := tenant.Cluster(ctx); return apierrors.IsNotFound(err) }, time.Minute, 20*time.Millisecond)
 	err = platform.Flux.ForceReconcile(ctx, tenant.Namespace, harness.ReleaseName)
