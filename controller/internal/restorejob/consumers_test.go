@@ -80,8 +80,11 @@ func (k *kamajiRig) plane(ns, name string, pods int, change func(*kamajiv1alpha1
 	for range pods {
 		k.pod(rs, labels, true)
 	}
-	// A Pod that merely carries the labels is nobody's API server.
-	k.bare(ns, name+"-decoy", labels)
+	// Pods that merely carry the labels are nobody's API server, whatever else controls them.
+	k.bare(ns, name+"-decoy", labels, nil)
+	stray := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name + "-stray"}, Spec: rs.Spec}
+	require.NoError(k.t, k.admin.Create(ctx, stray))
+	k.bare(ns, name+"-strays", labels, []metav1.OwnerReference{*metav1.NewControllerRef(stray, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))})
 }
 
 func (k *kamajiRig) pod(rs *appsv1.ReplicaSet, labels map[string]string, ready bool) {
@@ -93,8 +96,8 @@ func (k *kamajiRig) pod(rs *appsv1.ReplicaSet, labels map[string]string, ready b
 	k.running(p, ready)
 }
 
-func (k *kamajiRig) bare(ns, name string, labels map[string]string) {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "x"}}}}
+func (k *kamajiRig) bare(ns, name string, labels map[string]string, owners []metav1.OwnerReference) {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: labels, OwnerReferences: owners}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "x"}}}}
 	require.NoError(k.t, k.admin.Create(k.t.Context(), p))
 	k.running(p, true)
 }
@@ -206,7 +209,7 @@ func TestC32ConsumersAreRestartedOneByOne(t *testing.T) {
 		require.NotContains(t, before, uid)
 	}
 	require.Subset(t, k.uids(other), stays)
-	for _, decoy := range []client.ObjectKey{{Namespace: g.ns + "-a", Name: "one-decoy"}, {Namespace: g.ns + "-b", Name: "two-decoy"}} {
+	for _, decoy := range []client.ObjectKey{{Namespace: g.ns + "-a", Name: "one-decoy"}, {Namespace: g.ns + "-b", Name: "two-decoy"}, {Namespace: g.ns + "-a", Name: "one-strays"}} {
 		require.NoError(t, g.admin.Get(t.Context(), decoy, &corev1.Pod{}))
 	}
 	r, _ := g.report("again")
