@@ -31,6 +31,8 @@ func TestLeastPrivilege(t *testing.T) {
 		{"patch", "kamaji.clastix.io", "tenantcontrolplanes", "tenant-x", false},
 		{"patch", "apps", "deployments", "tenant-x", false},
 		{"delete", "", "persistentvolumeclaims", "tenant-x", false},
+		{"patch", "", "persistentvolumes", "", true},
+		{"delete", "", "persistentvolumes", "", false},
 		{"delete", "etcd-operator.cozystack.io", "etcdclusters", "tenant-x", true},
 		{"delete", "etcd-operator.cozystack.io", "etcdmembers", "tenant-x", false},
 		{"delete", "backups.cozystack.io", "backups", "tenant-x", false},
