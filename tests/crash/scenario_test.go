@@ -24,8 +24,6 @@ type scenario struct {
 	tenant *harness.Tenant
 	config string // kubeconfig through the proxy
 	now    *harness.Controller
-	// wrote are the writes of the job under test.
-	wrote []string
 }
 
 // outcome is everything that must not depend on the disturbance.
