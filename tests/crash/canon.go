@@ -90,6 +90,7 @@ func canonical(o *unstructured.Unstructured, namespace string) (string, error) {
 	for _, path := range volatile {
 		unstructured.RemoveNestedField(o.Object, path...)
 	}
+	sortConditions(o)
 	managers := make([]string, 0, len(o.GetManagedFields()))
 	for _, m := range o.GetManagedFields() {
 		managers = append(managers, fmt.Sprintf("%s %s %s %s", m.Manager, m.Operation, m.Subresource, m.FieldsV1.GetRawString()))
@@ -109,6 +110,20 @@ func canonical(o *unstructured.Unstructured, namespace string) (string, error) {
 		line = n.pattern.ReplaceAllString(line, n.as)
 	}
 	return line, nil
+}
+
+// sortConditions drops the order in which conditions appeared: they are a set.
+func sortConditions(o *unstructured.Unstructured) {
+	list, found, err := unstructured.NestedSlice(o.Object, "status", "conditions")
+	if err != nil || !found {
+		return
+	}
+	kind := func(c any) string {
+		m, _ := c.(map[string]any)
+		return fmt.Sprint(m["type"])
+	}
+	slices.SortFunc(list, func(a, b any) int { return strings.Compare(kind(a), kind(b)) })
+	_ = unstructured.SetNestedSlice(o.Object, list, "status", "conditions")
 }
 
 // Difference lists the objects that only one of two dumps has. Where both have an object of that name, it shows the first place where they part.

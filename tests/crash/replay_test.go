@@ -67,6 +67,9 @@ func TestAbortDisturbedAtEachWrite(t *testing.T) { replay(t, abort, 1) }
 // And one whose RestoreJob is deleted after the cluster is.
 func TestDeletedRestoreDisturbedAtEachWrite(t *testing.T) { replay(t, deleted, 1) }
 
+// A restore that fails and goes back is disturbed at any write, and the state before comes back all the same.
+func TestRollbackDisturbedAtEachWrite(t *testing.T) { replay(t, rollback, 1) }
+
 // Caches that are behind change nothing, nor do conflicts at every other write of a status.
 func TestRestoreWithStaleCachesAndConflicts(t *testing.T) {
 	want := play(t, platform, restore, disturbance{})

@@ -9,11 +9,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+	etcdv1alpha2 "github.com/cozy-etcd/cozy-etcd/controller/api/etcdoperator/v1alpha2"
+	"github.com/cozy-etcd/cozy-etcd/tests/env/etcdoperator"
 	"github.com/cozy-etcd/cozy-etcd/tests/harness"
 )
 
@@ -198,6 +201,33 @@ var abort = drama{name: "abort", prepare: deleteAfter("PATCH helmreleases"), cre
 
 // deleted deletes the RestoreJob after the cluster's deletion: the restore runs to its end, and then lets the job go.
 var deleted = drama{name: "deleted", prepare: deleteAfter("DELETE etcdclusters"), create: createRestore, await: awaitGone}
+
+// rollback is a restore whose cluster never comes up: the operator gives up on its seed, and the state before the restore comes back.
+var rollback = drama{
+	name: "rollback",
+	prepare: func(_ context.Context, s *scenario) {
+		platform.Operator.Faults.Update(func(p *etcdoperator.Plan) { p.FailSeed, p.GiveUp = s.startsFromBackup, s.startsFromBackup })
+		s.t.Cleanup(platform.Operator.Faults.Clear)
+	},
+	create: createRestore,
+	await: func(ctx context.Context, s *scenario) error {
+		job, err := s.tenant.AwaitRestore(ctx, "r", 3*time.Minute)
+		if c := meta.FindStatusCondition(job.Status.Conditions, backupsv1alpha1.ConditionReady); c == nil || c.Reason != backupsv1alpha1.ReasonRolledBack {
+			return fmt.Errorf("not rolled back: %w", err)
+		}
+		return nil
+	},
+}
+
+// startsFromBackup tells that a cluster is made from what the job restores, and not from the safety copy, whose key begins with the job's name.
+func (s *scenario) startsFromBackup(namespace, name string) bool {
+	cluster := &etcdv1alpha2.EtcdCluster{}
+	if s.tenant.Client.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: name}, cluster) != nil || namespace != s.tenant.Namespace {
+		return false
+	}
+	b := cluster.Spec.Bootstrap
+	return b != nil && b.Restore != nil && !strings.Contains(b.Restore.Source.S3.Key, "/r-")
+}
 
 func deleteAfter(write string) func(context.Context, *scenario) {
 	return func(ctx context.Context, s *scenario) {

@@ -73,7 +73,8 @@ func (c clusters) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		return c.latch(ctx, p, etcdv1alpha2.ReasonInitialSnapshot, "snapshotted initial spec into status.observed")
 	}
 	done := p.complete()
-	if deadline := p.cluster.Status.ProgressDeadline; !done && deadline != nil && time.Now().After(deadline.Time) {
+	hasty := c.Faults.now().GiveUp
+	if deadline := p.cluster.Status.ProgressDeadline; !done && deadline != nil && (time.Now().After(deadline.Time) || hasty != nil && hasty(req.Namespace, req.Name)) {
 		return c.giveUp(ctx, p)
 	}
 	if done && !latched(p.cluster) {

@@ -14,6 +14,8 @@ type Plan struct {
 	BlockPVC func(namespace, claim string) bool
 	// FailSeed lets the etcd container of a cluster's seed crash at each start.
 	FailSeed func(namespace, cluster string) bool
+	// GiveUp ends the progress deadline of a cluster at once.
+	GiveUp func(namespace, cluster string) bool
 	// HoldContainer lets a container crash at each start.
 	HoldContainer func(namespace, pod, container string) bool
 	// Partition refuses peer connections between two members.
