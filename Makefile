@@ -40,6 +40,7 @@ test-race: tools ## All Go tests with the race detector
 
 .PHONY: crash-replay
 crash-replay: tools ## Kill the controller after each of its writes; the end must equal an undisturbed run (CRASH_REPLAY=all: lose and refuse each one, too)
+	CRASH_REPLAY=$${CRASH_REPLAY:-kill} $(GO) test $(LINK) -count=1 -timeout 60m -run C62 -v ./controller/internal/...
 	CRASH_REPLAY=$${CRASH_REPLAY:-kill} $(GO) test $(LINK) -count=1 -timeout 180m -v ./tests/crash/...
 
 .PHONY: bench

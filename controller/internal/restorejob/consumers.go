@@ -115,24 +115,17 @@ func (r *Reconciler) observeConsumers(ctx context.Context, w *world) error {
 	}
 	f := &w.seen.Consumers
 	f.Listed = true
-	var trouble string
-	look := func(namespace, plane string) []podNow {
+	look := func(namespace, plane string) ([]podNow, error) {
 		pods, err := r.apiServers(ctx, namespace, plane, "")
-		if err != nil {
-			trouble = bound(err.Error())
-		}
 		now := make([]podNow, 0, len(pods))
 		for i := range pods {
 			now = append(now, podNow{UID: pods[i].UID, Ready: podReady(&pods[i]), Going: !pods[i].DeletionTimestamp.IsZero()})
 		}
-		return now
+		return now, err
 	}
 	step := advance(rec.Consumers, look, w.seen.Now)
 	w.consumers = step.consumers
-	f.Changed, f.Next, f.Waiting = step.changed, step.next, step.waiting
-	if trouble != "" && f.Waiting != "" {
-		f.Waiting += " (" + trouble + ")"
-	}
+	f.Changed, f.Next, f.Waiting = step.changed, step.next, bound(step.waiting)
 	count := restorereport.Count(rec.Consumers)
 	f.Told = w.report == nil || count.Empty() || w.report.Annotations[backupsv1alpha1.AnnotationConsumers] == count.Mark()
 	return nil

@@ -28,7 +28,7 @@ type consumerStep struct {
 
 // advance compares the recorded list with the Pods that are there. One Pod at a time is under way, so it looks at one control plane at most. It is pure but for
 // look, and leaves the recorded list as it is.
-func advance(recorded *record.Consumers, look func(namespace, plane string) []podNow, now time.Time) consumerStep {
+func advance(recorded *record.Consumers, look func(namespace, plane string) ([]podNow, error), now time.Time) consumerStep {
 	c := *recorded
 	c.Pods = slices.Clone(recorded.Pods)
 	s := consumerStep{consumers: &c}
@@ -46,7 +46,11 @@ func advance(recorded *record.Consumers, look func(namespace, plane string) []po
 	}
 	p := c.Pods[i]
 	name := p.Namespace + "/" + p.Name
-	pods := look(p.Namespace, p.ControlPlane)
+	pods, err := look(p.Namespace, p.ControlPlane)
+	if err != nil { // that nobody answers does not make a Pod gone
+		s.waiting = fmt.Sprintf("Pod %s was not found out about: %v", name, err)
+		return s
+	}
 	switch late := p.Since != nil && now.Sub(p.Since.Time) > consumerPatience; {
 	case p.State == record.ConsumerPending && podGone(pods, p.UID):
 		s.set(i, record.ConsumerEvicted, now, "")

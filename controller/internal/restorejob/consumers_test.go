@@ -290,7 +290,7 @@ func TestC62KilledWhileConsumersRestart(t *testing.T) {
 		return g
 	}
 	undisturbed := run(t, 0)
-	for n := slices.Index(undisturbed.writes, "eviction Pod") - 2; n < len(undisturbed.writes); n++ {
+	for _, n := range killPoints(t, slices.Index(undisturbed.writes, "eviction Pod")-2, len(undisturbed.writes)) {
 		t.Run(fmt.Sprintf("%02d %s", n+1, undisturbed.writes[n]), func(t *testing.T) {
 			t.Parallel()
 			run(t, n+1)
@@ -343,7 +343,7 @@ func TestAdvance(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			was := states(c.list)
-			s := advance(c.list, func(string, string) []podNow { return c.pods }, now)
+			s := advance(c.list, func(string, string) ([]podNow, error) { return c.pods, nil }, now)
 			require.Equal(t, c.next, s.next)
 			require.Contains(t, s.waiting, c.waiting)
 			require.Equal(t, c.waiting == "", s.waiting == "")

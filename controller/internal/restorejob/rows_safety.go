@@ -80,7 +80,7 @@ func undecided(s Seen) bool { return uncopied(s) && !s.Safety.Decided }
 
 // safetyCopied is the gate: a copy is prepared, or there is a reason why there is none that still holds.
 func (f SafetyFacts) safetyCopied() bool {
-	return f.Off || (f.Decided && (f.Skipped != "" || f.Prepared))
+	return f.Off || (f.Decided && (f.Skipped != "" || f.Prepared && f.Problem == ""))
 }
 
 func awaitQuorum(s Seen) Decision {

@@ -469,7 +469,7 @@ func TestC62KilledAfterEachWriteOfARollback(t *testing.T) {
 	}
 	undisturbed := newRig(t)
 	want := rolls(undisturbed)
-	for n := slices.Index(undisturbed.writes, "create EtcdCluster"); n < len(undisturbed.writes); n++ {
+	for _, n := range killPoints(t, slices.Index(undisturbed.writes, "create EtcdCluster"), len(undisturbed.writes)) {
 		t.Run(fmt.Sprintf("%02d %s", n+1, undisturbed.writes[n]), func(t *testing.T) {
 			t.Parallel()
 			g := newRig(t)

@@ -2,7 +2,6 @@ package restorejob
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +28,9 @@ func (r *Reconciler) settle(ctx context.Context, w *world, d Decision, err error
 	}
 	if err == nil && d.Verb == Rest {
 		return ctrl.Result{}, nil
+	}
+	if err != nil && terminal(w.seen) {
+		return ctrl.Result{}, err // how the restore ended stays, whatever hinders the cleaning up
 	}
 	if err != nil || d.shows() {
 		saveErr := r.save(ctx, w, d, err)
@@ -153,22 +155,23 @@ func (w *world) wholeConditions(c status.Conditions) {
 	switch {
 	case !s.ours() || s.rollingBack():
 	case s.Record.Outcome != nil && s.Record.Outcome.Succeeded:
-		w.servingCondition(c, s.Record.Outcome.Message)
+		w.servingCondition(c)
 		c.Set(backupsv1alpha1.ConditionWhole, metav1.ConditionTrue, backupsv1alpha1.ReasonAllMembersAgree, "%s", s.Record.Outcome.Message)
 	case s.Record.Outcome != nil:
 		c.Set(backupsv1alpha1.ConditionWhole, metav1.ConditionFalse, s.Record.Outcome.Reason, "%s", s.Record.Outcome.Message)
 	default:
 		if s.serving() {
-			w.servingCondition(c, fmt.Sprintf("a member of cluster %s answers at revision %d", s.Cluster.ClusterID, s.revision()))
+			w.servingCondition(c)
 		}
 		c.Set(backupsv1alpha1.ConditionWhole, metav1.ConditionFalse, backupsv1alpha1.ReasonWaitingForMembers, "%s", s.progress())
 	}
 }
 
 // servingCondition keeps the first message, whose time is the one that counts.
-func (w *world) servingCondition(c status.Conditions, message string) {
-	if !w.seen.Job.Serving {
-		c.Set(backupsv1alpha1.ConditionServing, metav1.ConditionTrue, backupsv1alpha1.ReasonRestoredRevisionServed, "%s", message)
+func (w *world) servingCondition(c status.Conditions) {
+	if s := w.seen; !s.Job.Serving {
+		c.Set(backupsv1alpha1.ConditionServing, metav1.ConditionTrue, backupsv1alpha1.ReasonRestoredRevisionServed,
+			"a member of cluster %s answers at revision %d", s.Cluster.ClusterID, s.revision())
 	}
 }
 
