@@ -54,6 +54,18 @@ func lockCases() []decideCase {
 		{RowLiftFence, "a cluster is there", settled, Do, ActionLiftFence, backupsv1alpha1.ReasonResuming},
 		{RowLiftFence, "the release goes", with(settled, func(s *Seen) { s.Cluster, s.Release.Deleting = nil, true }), Do, ActionLiftFence, ""},
 		{RowLiftFence, "the namespace goes", with(settled, func(s *Seen) { s.Cluster, s.Namespace.Terminating = nil, true }), Do, ActionLiftFence, ""},
+		{RowLiftFence, "a restore that deleted nothing lifts its own fence", with(settled, func(s *Seen) {
+			s.Record.DeleteIntended, s.Lock.FenceMine, s.Record.Outcome = false, true, &OutcomeFacts{Resume: true, Reason: "x", Message: "y"}
+		}), Do, ActionLiftFence, ""},
+		{RowFailed, "and leaves that of another", with(settled, func(s *Seen) {
+			s.Record.DeleteIntended, s.Record.Outcome = false, &OutcomeFacts{Resume: true, Reason: "x", Message: "y"}
+		}), Fail, "", ""},
+		{RowFailed, "somebody deletes the cluster: the fence stays", with(settled, func(s *Seen) {
+			s.Cluster.Deleting, s.Record.Outcome = true, &OutcomeFacts{Resume: true, Reason: "x", Message: "y"}
+		}), Fail, "", ""},
+		{RowUnlock, "ended, before older records are looked at", with(finished3(okPhase, good), func(s *Seen) {
+			s.Lock.Mine, s.Record.Superseded = true, "restore-x"
+		}), Do, ActionUnlock, ""},
 		{RowFailed, "no cluster is there: the fence stays", with(settled, func(s *Seen) { s.Cluster, s.Record.Outcome = nil, &broken }), Fail, "", ""},
 		{RowFailed, "the cluster has no cluster ID: the fence stays", with(settled, func(s *Seen) { s.Cluster.ClusterID, s.Record.Outcome = "", &broken }), Fail, "", ""},
 		{RowSucceeded, "another restore's fence is not ours to lift", with(settled, lost), Succeed, "", ""},

@@ -170,7 +170,7 @@ func finalCases() []decideCase {
 		{RowResume, "then the release", settled, Do, ActionResume, backupsv1alpha1.ReasonResuming},
 		{RowResume, "our mark alone", with(settled, func(s *Seen) { s.Release.Finalizer = false }), Do, ActionResume, ""},
 		{RowResume, "our finalizer alone", with(settled, func(s *Seen) { s.Release.Marked = false }), Do, ActionResume, ""},
-		{RowResume, "the restored cluster is being deleted by somebody", with(ended3(good), func(s *Seen) { s.Cluster.Deleting, s.Cluster.Owned = true, false }), Do, ActionResume, ""},
+		{RowLeaveSuspended, "somebody deletes the restored cluster", with(ended3(good), func(s *Seen) { s.Cluster.Deleting, s.Cluster.Owned = true, false }), Do, ActionLeaveSuspended, ""},
 		{RowLeaveSuspended, "C26 nothing is live: resuming would bring up an empty cluster", with(settled, func(s *Seen) { s.Cluster = nil }), Do, ActionLeaveSuspended, ""},
 		{RowLeaveSuspended, "C26 the live cluster never got an ID", with(settled, func(s *Seen) { s.Cluster.ClusterID = "" }), Do, ActionLeaveSuspended, ""},
 		{RowResume, "nothing is live, but the release itself goes", with(settled, func(s *Seen) { s.Cluster, s.Release.Deleting = nil, true }), Do, ActionResume, ""},
@@ -370,8 +370,11 @@ func brokenRule(s Seen, d Decision) string {
 			return "the lock is taken by who is next, and only before the end"
 		}
 	case ActionLiftFence:
-		if (s.Cluster == nil || s.Cluster.ClusterID == "") && !s.releaseGoing() && !s.Namespace.Terminating {
+		if !s.latched() && !s.releaseGoing() && !s.Namespace.Terminating {
 			return "the fence stays while a cluster would be empty"
+		}
+		if !s.Record.DeleteIntended && !s.Lock.FenceMine {
+			return "the fence of another restore stays"
 		}
 	case ActionUnlock:
 		if !s.Lock.Mine || (!terminal(s) && s.Record != nil) {
@@ -409,6 +412,9 @@ func brokenRule(s Seen, d Decision) string {
 	case ActionResume:
 		if !s.Record.Outcome.Resume {
 			return "a release resumes only by the outcome"
+		}
+		if !s.latched() && !s.Release.Deleting && !s.Namespace.Terminating {
+			return "a release resumes only onto a latched cluster"
 		}
 	case ActionConclude:
 		if s.Record.DeleteIntended && d.Outcome.Resume && d.Row != RowGiveUp && !s.latched() {
@@ -459,7 +465,7 @@ func shaken(rng *rand.Rand, s Seen) Seen {
 	}
 	flip(rng, &s.Working, &s.Reported, &s.Consumers.Listed, &s.Consumers.Changed, &s.Consumers.Told)
 	choose(rng, &s.Consumers.Next, "", "a/b")
-	flip(rng, &s.Lock.Mine, &s.Lock.Fence, &s.Lock.Fenced)
+	flip(rng, &s.Lock.Mine, &s.Lock.Fence, &s.Lock.FenceMine, &s.Lock.Fenced)
 	choose(rng, &s.Lock.Ahead, "", "somebody")
 	flip(rng, &s.Working, &s.Safety.Off, &s.Safety.Decided, &s.Safety.Exists, &s.Safety.Complete, &s.Safety.Stored, &s.Safety.Proven, &s.Safety.Prepared)
 	choose(rng, &s.Safety.Key, "", "p/s.prepared-1.db")

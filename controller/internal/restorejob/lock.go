@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/cozy-etcd/cozy-etcd/backupstrategy/artifact"
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	"github.com/cozy-etcd/cozy-etcd/controller/fault"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/lock"
@@ -34,6 +35,7 @@ func (r *Reconciler) observeLock(ctx context.Context, w *world) error {
 	if l.Fence != nil {
 		f.FencedAt = l.Fence.Since
 		f.Fenced = w.record != nil && *l.Fence == w.fence(l.Fence)
+		f.FenceMine = w.record != nil && l.Fence.Source == location(w.record.Source.Bucket, artifact.PreparedKey(w.record.Source.Key, string(w.job.UID)))
 	}
 	if terminal(w.seen) {
 		f.Mine = l.Holder != nil && l.Holder.UID == w.job.UID
@@ -48,10 +50,12 @@ func (r *Reconciler) observeLock(ctx context.Context, w *world) error {
 	return err
 }
 
+func location(bucket, key string) string { return "s3://" + bucket + "/" + key }
+
 // fence is what this restore fences: all but the object that its cluster starts from. Which release it is about is settled when it is first set up.
 func (w *world) fence(old *lock.Fence) lock.Fence {
 	start := w.record.Start()
-	f := lock.Fence{Job: w.job.Name, Source: "s3://" + start.Bucket + "/" + start.Key}
+	f := lock.Fence{Job: w.job.Name, Source: location(start.Bucket, start.Key)}
 	switch {
 	case w.record.Release != nil:
 		f.Release = lock.ReleaseRef(w.record.Release.Name, w.record.Release.UID)

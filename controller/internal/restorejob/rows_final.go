@@ -17,10 +17,10 @@ var finalRows = []Row{
 	{RowDropSnapshot, func(s Seen) bool {
 		return terminal(s) && decided(s) && s.Safety.Exists && !s.Safety.Complete && s.Safety.Problem == ""
 	}, dropSnapshot},
+	{RowUnlock, func(s Seen) bool { return s.Lock.Mine && (terminal(s) || (s.Record == nil && s.Job.Deleting)) }, unlock},
 	{RowForgetSuperseded, func(s Seen) bool {
 		return terminal(s) && decided(s) && s.Record.Outcome.Succeeded && !s.Record.DryRun && s.Record.Superseded != ""
 	}, forgetSuperseded},
-	{RowUnlock, func(s Seen) bool { return s.Lock.Mine && (terminal(s) || (s.Record == nil && s.Job.Deleting)) }, unlock},
 	{RowForget, func(s Seen) bool { return terminal(s) && decided(s) && !s.Record.Outcome.Keep }, forget},
 	{RowLetGo, terminal, letGo},
 	{RowGone, func(s Seen) bool { return s.Job.Deleting && !s.holdsJob() && s.Record == nil }, nothing},
@@ -43,11 +43,10 @@ var finalRows = []Row{
 	{RowFailed, decided, failed},
 }
 
-// mayResume tells that the release can go back to work. Without a cluster that has an ID it would bring up an empty one, as after an earlier restore that
-// failed; a release that is being deleted brings up nothing.
+// mayResume tells that the release can go back to work. Without a latched cluster it would bring up an empty one, at once or as soon as the one that somebody
+// deletes is gone; a release that is being deleted brings up nothing.
 func (s Seen) mayResume() bool {
-	there := s.Cluster != nil && s.Cluster.ClusterID != ""
-	return s.Record.Outcome.Resume && (there || s.Release.Deleting || s.Namespace.Terminating)
+	return s.Record.Outcome.Resume && (s.latched() || s.Release.Deleting || s.Namespace.Terminating)
 }
 
 // holdsJob tells that a finalizer that this controller has to remove keeps the RestoreJob.

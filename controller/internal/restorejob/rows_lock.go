@@ -14,6 +14,7 @@ type LockFacts struct {
 	Mine            bool   // this job holds it
 	Ahead           string // who holds it, or goes first; empty if this job may take it
 	Fence           bool   // something is fenced, by whichever restore
+	FenceMine       bool   // by this one
 	Fenced          bool   // all but the object that this restore starts from is fenced off
 	FencedAt        time.Time
 	// Trouble is why the fence could not be tried; empty where it was, or need not be.
@@ -32,10 +33,13 @@ func (s Seen) behind() bool { return !s.Lock.Mine && s.Lock.Ahead != "" }
 
 func (s Seen) queueEnd() time.Time { return s.Job.CreatedAt.Add(s.Lock.Limit) }
 
-// lifts tells that no fence is needed behind this restore: a cluster with a cluster ID is there, whose release goes back to work, or whoever would bring up
-// an empty one is on the way out.
+// lifts tells that no fence is needed behind this restore: a latched cluster is there, whose release goes back to work, or whoever would bring up an empty
+// one is on the way out. A restore that deleted nothing lifts its own fence only: what an earlier one fenced off is as it was.
 func (s Seen) lifts() bool {
-	return s.Namespace.Terminating || s.releaseGoing() || (s.Record.Outcome.Resume && s.Cluster != nil && s.Cluster.ClusterID != "")
+	if !s.Record.DeleteIntended && !s.Lock.FenceMine {
+		return false
+	}
+	return s.Namespace.Terminating || s.releaseGoing() || (s.Record.Outcome.Resume && s.latched())
 }
 
 // fenceNote says how to get rid of a fence that stays.
