@@ -220,7 +220,8 @@ func (r *Reconciler) observeRelease(ctx context.Context, w *world) error {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(fluxv2.GroupVersion.WithKind("HelmRelease"))
 	err := r.Reader.Get(ctx, types.NamespacedName{Namespace: w.job.Namespace, Name: name}, u)
-	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+	recorded := w.record != nil && w.record.Release != nil
+	if gone := apierrors.IsNotFound(err) && !noKind(err); gone || (noKind(err) && !recorded) {
 		return nil
 	}
 	if err != nil {
@@ -232,6 +233,11 @@ func (r *Reconciler) observeRelease(ctx context.Context, w *world) error {
 	}
 	w.seen.Release = releaseFacts(w.release, w.cluster, w.job.UID, w.seen.Now)
 	return nil
+}
+
+// noKind tells that the API server does not serve the kind, which says nothing of an object that was seen before: its discovery may only be incomplete.
+func noKind(err error) bool {
+	return meta.IsNoMatchError(err) || (apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse))
 }
 
 // releaseName is the HelmRelease that the cluster belongs to: the recorded one, else the one that Flux's labels on the cluster name, else the one with the
