@@ -161,9 +161,14 @@ func (s *scenario) disturb(ctx context.Context, d drama, how disturbance) {
 	s.start(ctx)
 }
 
-// settled waits until nothing changes any more and dumps it.
+// settled waits until the controller lets the job go and nothing changes any more, and dumps it.
 func (s *scenario) settled(ctx context.Context) []string {
 	var before, now []string
+	require.Eventually(s.t, func() bool {
+		job := &backupsv1alpha1.RestoreJob{}
+		err := s.tenant.Client.Get(ctx, client.ObjectKey{Namespace: s.tenant.Namespace, Name: "r"}, job)
+		return client.IgnoreNotFound(err) == nil && len(job.Finalizers) == 0
+	}, time.Minute, 100*time.Millisecond, "the job is not let go")
 	require.Eventually(s.t, func() bool {
 		before = now
 		var err error

@@ -62,6 +62,7 @@ func TestStoreFaultsDuringARestore(t *testing.T) {
 	t.Run("an object that is not there, without s3:ListBucket", func(t *testing.T) {
 		a.t = t
 		proxy.ForbidListBucket(true)
+		defer proxy.ForbidListBucket(false) // the operator's own snapshots look for the object first
 		require.NoError(t, platform.S3.Delete(ctx, a.key))
 		a.refused(backupsv1alpha1.ReasonObjectForbidden, "s3:ListBucket", a.key)
 		a.put(a.good)
@@ -102,8 +103,8 @@ func TestStoreFaultsDuringARestore(t *testing.T) {
 				copies = append(copies, key)
 			}
 		}
-		require.Len(t, copies, 1)
-		require.Contains(t, left, copies[0], "the event says what to delete by hand")
+		require.Len(t, copies, 2, "of the Backup, and of the safety snapshot")
+		require.True(t, strings.Contains(left, copies[0]) || strings.Contains(left, copies[1]), "the event says what to delete by hand: %s", left)
 		require.Contains(t, left, "s3:DeleteObject", "and why it is left")
 	})
 }
