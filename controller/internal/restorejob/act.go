@@ -38,6 +38,9 @@ func (r *Reconciler) act(ctx context.Context, w *world, d Decision) error {
 		return r.Records.Delete(ctx, record.Name(w.job.UID))
 	case ActionForgetSuperseded:
 		return r.forgetSuperseded(ctx, w)
+	case ActionKeepRecord:
+		w.record.Outcome.Keep = true
+		return r.Records.Save(ctx, w.record)
 	case ActionSuspend:
 		return r.suspend(ctx, w)
 	case ActionResume:

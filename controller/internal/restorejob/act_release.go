@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,7 +49,14 @@ func (r *Reconciler) resume(ctx context.Context, w *world) error {
 
 // leaveSuspended lets go of a release that must not run. The mark stays, so that a later restore knows whose suspension it is.
 func (r *Reconciler) leaveSuspended(ctx context.Context, w *world) error {
-	return r.patchRelease(ctx, w, map[string]any{"metadata": map[string]any{"finalizers": w.otherFinalizers()}}, "let go of")
+	if err := r.patchRelease(ctx, w, map[string]any{"metadata": map[string]any{"finalizers": w.otherFinalizers()}}, "let go of"); err != nil {
+		return err
+	}
+	if w.seen.Release.Suspended {
+		r.Events.Eventf(w.job, nil, corev1.EventTypeWarning, backupsv1alpha1.ReasonManualActionRequired, "Restore",
+			"HelmRelease %q stays suspended, as it would bring up an empty cluster", w.seen.Release.Name)
+	}
+	return nil
 }
 
 func (w *world) otherFinalizers() []string {

@@ -46,6 +46,7 @@ const (
 	ActionConclude         Action = "Conclude"         // the record: how the restore ends
 	ActionPutBackDeadline  Action = "PutBackDeadline"  // the EtcdCluster
 	ActionResume           Action = "Resume"           // the HelmRelease
+	ActionKeepRecord       Action = "KeepRecord"       // the record: it stays
 	ActionLeaveSuspended   Action = "LeaveSuspended"   // the HelmRelease: our finalizer only
 	ActionLiftFence        Action = "LiftFence"        // the Lease: the fence
 	ActionUnlock           Action = "Unlock"           // the Lease: the holder, and the highest revision

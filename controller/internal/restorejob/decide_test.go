@@ -138,7 +138,7 @@ type decideCase struct {
 }
 
 func decideCases() []decideCase {
-	return slices.Concat(finalCases(), untouchedCases(), lockCases(), reversibleCases(), safetyCases(), volumeCases(), deletedCases(), rollbackCases(), memberCases(), reportCases(), alarmCases(), consumerCases())
+	return slices.Concat(finalCases(), strandedCases(), untouchedCases(), lockCases(), reversibleCases(), safetyCases(), volumeCases(), deletedCases(), rollbackCases(), memberCases(), reportCases(), alarmCases(), consumerCases())
 }
 
 func finalCases() []decideCase {
@@ -170,7 +170,7 @@ func finalCases() []decideCase {
 		{RowResume, "then the release", settled, Do, ActionResume, backupsv1alpha1.ReasonResuming},
 		{RowResume, "our mark alone", with(settled, func(s *Seen) { s.Release.Finalizer = false }), Do, ActionResume, ""},
 		{RowResume, "our finalizer alone", with(settled, func(s *Seen) { s.Release.Marked = false }), Do, ActionResume, ""},
-		{RowLeaveSuspended, "somebody deletes the restored cluster", with(ended3(good), func(s *Seen) { s.Cluster.Deleting, s.Cluster.Owned = true, false }), Do, ActionLeaveSuspended, ""},
+		{RowLeaveSuspended, "somebody deletes the restored cluster", with(ended3(good), func(s *Seen) { s.Cluster.Deleting = true }), Do, ActionLeaveSuspended, ""},
 		{RowLeaveSuspended, "C26 nothing is live: resuming would bring up an empty cluster", with(settled, func(s *Seen) { s.Cluster = nil }), Do, ActionLeaveSuspended, ""},
 		{RowLeaveSuspended, "C26 the live cluster never got an ID", with(settled, func(s *Seen) { s.Cluster.ClusterID = "" }), Do, ActionLeaveSuspended, ""},
 		{RowResume, "nothing is live, but the release itself goes", with(settled, func(s *Seen) { s.Cluster, s.Release.Deleting = nil, true }), Do, ActionResume, ""},
@@ -439,7 +439,7 @@ func shaken(rng *rand.Rand, s Seen) Seen {
 		rec := *s.Record
 		s.Record = &rec
 		choose(rng, &rec.PreparedKey, "", "p/x.prepared-1.db")
-		flip(rng, &rec.DryRun, &rec.KeepConsumers, &rec.DeleteIntended, &rec.SuspendIntended, &rec.WasSuspended, &rec.HasRelease)
+		flip(rng, &rec.DryRun, &rec.KeepConsumers, &rec.DeleteIntended, &rec.SuspendIntended, &rec.WasSuspended, &rec.HasRelease, &rec.FromLive)
 		if rng.IntN(8) == 0 {
 			rec.RollbackAt = now.Add(-time.Second)
 		}

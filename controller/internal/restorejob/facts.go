@@ -112,6 +112,7 @@ type RecordFacts struct {
 	HasRelease      bool
 	WasSuspended    bool // by somebody else
 	DryRun          bool
+	FromLive        bool // the captured cluster was there when the restore began
 	KeepConsumers   bool
 	// Superseded names an older record that is still there.
 	Superseded string

@@ -182,7 +182,7 @@ func (r *Reconciler) observeRecord(ctx context.Context, w *world) error {
 		Timeout: seconds(rec.TimeoutSeconds), SHA256: rec.SHA256, Revision: rec.StartRevision(), Backup: w.job.Spec.BackupRef.Name,
 		SuspendIntended: rec.Intended(record.StepSuspend), DeleteIntended: rec.Intended(record.StepDelete),
 		HasRelease: rec.Release != nil, WasSuspended: rec.Release.WasSuspended(),
-		DryRun: rec.DryRun, KeepConsumers: rec.KeepConsumers,
+		DryRun: rec.DryRun, FromLive: rec.SpecFrom == record.FromLive, KeepConsumers: rec.KeepConsumers,
 	}
 	f.OldUID, f.OldClusterID = former(rec)
 	if b := rec.Rollback; b != nil {

@@ -30,6 +30,7 @@ const (
 	RowDisown            = "Disown"
 	RowResume            = "Resume"
 	RowLeaveSuspended    = "LeaveSuspended"
+	RowKeepRecord        = "KeepRecord"
 	RowLiftFence         = "LiftFence"
 	RowListConsumers     = "ListConsumers"
 	RowNoteConsumers     = "NoteConsumers"

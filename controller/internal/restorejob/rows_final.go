@@ -27,6 +27,7 @@ var finalRows = []Row{
 	{RowPutBackDeadline, func(s Seen) bool { return decided(s) && s.ours() && !s.Cluster.Deleting && s.Cluster.DeadlineRaised }, putBackDeadline},
 	{RowDisown, func(s Seen) bool { return decided(s) && s.ours() && !s.Cluster.Deleting && !s.Cluster.Owned }, own},
 	{RowGiveVolumesBack, Seen.unneeded, giveVolumesBack},
+	{RowKeepRecord, func(s Seen) bool { return decided(s) && !s.Record.Outcome.Keep && s.lastPlace() }, keepRecord},
 	{RowResume, func(s Seen) bool {
 		return decided(s) && s.Release != nil && s.mayResume() && (s.Release.Finalizer || s.Release.Marked)
 	}, resume},
@@ -47,6 +48,20 @@ var finalRows = []Row{
 // deletes is gone; a release that is being deleted brings up nothing.
 func (s Seen) mayResume() bool {
 	return s.Record.Outcome.Resume && (s.latched() || s.Release.Deleting || s.Namespace.Terminating)
+}
+
+// lastPlace tells that the captured cluster is neither there nor on purpose on its way out with its application, so that its spec is in the record only.
+func (s Seen) lastPlace() bool {
+	return s.Record.FromLive && !s.Record.DryRun && !s.latched() && !s.Namespace.Terminating && !s.releaseGoing()
+}
+
+// stays says what is not put back although the outcome would have it: nobody expects that of a restore that deleted nothing, or succeeded.
+func (s Seen) stays() string {
+	note := ""
+	if s.Record.Outcome.Resume && s.Release != nil && s.Release.Suspended && !s.mayResume() {
+		note = suspendedNote(s) + ": create a new RestoreJob"
+	}
+	return note + s.fenceNote()
 }
 
 // holdsJob tells that a finalizer that this controller has to remove keeps the RestoreJob.
@@ -87,14 +102,18 @@ func resume(s Seen) Decision {
 	return do(ActionResume, backupsv1alpha1.ReasonResuming, "HelmRelease %q goes back to work", s.Release.Name)
 }
 
+func keepRecord(Seen) Decision {
+	return intend(ActionKeepRecord, backupsv1alpha1.ReasonManualActionRequired, "no cluster is there: the captured spec is kept for a new RestoreJob")
+}
+
 func leaveSuspended(s Seen) Decision {
 	return do(ActionLeaveSuspended, backupsv1alpha1.ReasonManualActionRequired, "HelmRelease %q stays suspended", s.Release.Name)
 }
 
 func succeeded(s Seen) Decision {
-	return Decision{Verb: Succeed, Reason: s.Record.Outcome.Reason, Message: s.Record.Outcome.Message}
+	return Decision{Verb: Succeed, Reason: s.Record.Outcome.Reason, Message: s.Record.Outcome.Message + s.stays()}
 }
 
 func failed(s Seen) Decision {
-	return fail(s.Record.Outcome.Reason, "%s%s", s.Record.Outcome.Message, s.fenceNote())
+	return fail(s.Record.Outcome.Reason, "%s%s", s.Record.Outcome.Message, s.stays())
 }
