@@ -103,6 +103,9 @@ type Record struct {
 	// Outcome is set once it is decided how the restore ends.
 	Outcome *Outcome `json:"outcome,omitempty"`
 
+	// Left names what an uninstall left behind that was waited for in vain.
+	Left string `json:"left,omitempty"`
+
 	// Cluster is the captured object without what the API server owns.
 	Cluster map[string]any `json:"-"`
 

@@ -38,6 +38,11 @@ func (r *Reconciler) act(ctx context.Context, w *world, d Decision) error {
 		return r.Records.Delete(ctx, record.Name(w.job.UID))
 	case ActionForgetSuperseded:
 		return r.forgetSuperseded(ctx, w)
+	case ActionUninstall:
+		return r.uninstall(ctx, w)
+	case ActionUninstallLeft:
+		w.record.Left = d.Message
+		return r.Records.Save(ctx, w.record)
 	case ActionKeepRecord:
 		w.record.Outcome.Keep = true
 		return r.Records.Save(ctx, w.record)

@@ -38,13 +38,20 @@ func (r *Reconciler) resume(ctx context.Context, w *world) error {
 	patch := map[string]any{"metadata": metadata}
 	if w.seen.Release.Marked {
 		metadata["annotations"] = map[string]any{backupsv1alpha1.AnnotationSuspendedBy: nil}
-		var prior any
-		if release := w.record.Release; release != nil && release.Suspend != nil {
-			prior = *release.Suspend
-		}
-		patch["spec"] = map[string]any{"suspend": prior}
+		patch["spec"] = map[string]any{"suspend": w.priorSuspension()}
+	}
+	if w.record.Left != "" && w.seen.Release.Deleting {
+		r.Events.Eventf(w.job, nil, corev1.EventTypeWarning, backupsv1alpha1.ReasonUninstallLeft, "Restore", "%s", bound(w.record.Left))
 	}
 	return r.patchRelease(ctx, w, patch, "resume")
+}
+
+// priorSuspension is spec.suspend as it was recorded; nil means absent.
+func (w *world) priorSuspension() any {
+	if release := w.record.Release; release != nil && release.Suspend != nil {
+		return *release.Suspend
+	}
+	return nil
 }
 
 // leaveSuspended lets go of a release that must not run. The mark stays, so that a later restore knows whose suspension it is.

@@ -117,6 +117,8 @@ type RecordFacts struct {
 	// Superseded names an older record that is still there.
 	Superseded string
 	Outcome    *OutcomeFacts
+	// Left names what an uninstall left behind that was waited for in vain.
+	Left string
 }
 
 // OutcomeFacts is how the restore ends.
@@ -137,7 +139,12 @@ type ReleaseFacts struct {
 	Marked    bool   // our mark says that the suspension is this job's
 	Busy      bool   // in the middle of a Helm action
 	Unsafe    string // why a restore must not rely on it
-	Elsewhere string // the release that manages the cluster from another namespace
+	// Helm names the Helm release, as namespace/name, while it is installed; empty where nothing is.
+	Helm string
+	// UninstallSince is when this controller let a release that is being deleted run again; zero before that. UninstallTime is what Flux then gets.
+	UninstallSince time.Time
+	UninstallTime  time.Duration
+	Elsewhere      string // the release that manages the cluster from another namespace
 }
 
 // ClusterFacts is the EtcdCluster.

@@ -70,12 +70,27 @@ func typedRelease(u *unstructured.Unstructured) (*fluxv2.HelmRelease, error) {
 }
 
 func releaseFacts(r *release, cluster *unstructured.Unstructured, job types.UID, now time.Time) *ReleaseFacts {
-	return &ReleaseFacts{
+	f := &ReleaseFacts{
 		Name: r.typed.Name, Deleting: !r.typed.DeletionTimestamp.IsZero(), Suspended: r.typed.Spec.Suspend,
 		Finalizer: controllerutil.ContainsFinalizer(r.typed, backupsv1alpha1.RestoreFinalizer),
 		Marked:    r.typed.Annotations[backupsv1alpha1.AnnotationSuspendedBy] == string(job),
 		Unsafe:    unsafeRelease(r.typed, appliedByFlux(cluster)), Busy: busyRelease(r.typed, now),
+		UninstallTime: max(defaultReleaseTimeout, releaseTimeout(r.typed)),
 	}
+	if history := r.typed.Status.History; len(history) > 0 {
+		f.Helm = history[0].Namespace + "/" + history[0].Name
+	}
+	if since, err := time.Parse(time.RFC3339, r.typed.Annotations[backupsv1alpha1.AnnotationUninstallSince]); err == nil {
+		f.UninstallSince = since
+	}
+	return f
+}
+
+func releaseTimeout(hr *fluxv2.HelmRelease) time.Duration {
+	if hr.Spec.Timeout != nil {
+		return hr.Spec.Timeout.Duration
+	}
+	return defaultReleaseTimeout
 }
 
 // defaultReleaseTimeout is Flux's for a Helm action, where spec.timeout is absent.
@@ -84,10 +99,7 @@ const defaultReleaseTimeout = 5 * time.Minute
 // busyRelease tells that helm-controller is in the middle of an action, which a suspension does not stop. A condition that is older than any action may be
 // was left behind, and does not count.
 func busyRelease(hr *fluxv2.HelmRelease, now time.Time) bool {
-	timeout := defaultReleaseTimeout
-	if hr.Spec.Timeout != nil {
-		timeout = hr.Spec.Timeout.Duration
-	}
+	timeout := releaseTimeout(hr)
 	c := meta.FindStatusCondition(hr.Status.Conditions, fluxv2.ConditionReconciling)
 	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == "Progressing" && now.Sub(c.LastTransitionTime.Time) < timeout+time.Minute
 }

@@ -185,6 +185,7 @@ func (r *Reconciler) observeRecord(ctx context.Context, w *world) error {
 		DryRun: rec.DryRun, FromLive: rec.SpecFrom == record.FromLive, KeepConsumers: rec.KeepConsumers,
 	}
 	f.OldUID, f.OldClusterID = former(rec)
+	f.Left = rec.Left
 	if b := rec.Rollback; b != nil {
 		f.RollbackAt, f.Cause = b.At.Time, b.Cause
 	}

@@ -28,6 +28,9 @@ var finalRows = []Row{
 	{RowDisown, func(s Seen) bool { return decided(s) && s.ours() && !s.Cluster.Deleting && !s.Cluster.Owned }, own},
 	{RowGiveVolumesBack, Seen.unneeded, giveVolumesBack},
 	{RowKeepRecord, func(s Seen) bool { return decided(s) && !s.Record.Outcome.Keep && s.lastPlace() }, keepRecord},
+	{RowUninstall, func(s Seen) bool { return s.uninstalls() && s.Release.UninstallSince.IsZero() }, uninstall},
+	{RowAwaitUninstall, func(s Seen) bool { return s.uninstalls() && s.Now.Before(s.Release.uninstallBy()) }, awaitUninstall},
+	{RowUninstallLeft, func(s Seen) bool { return s.uninstalls() && s.Record.Left == "" }, uninstallLeft},
 	{RowResume, func(s Seen) bool {
 		return decided(s) && s.Release != nil && s.mayResume() && (s.Release.Finalizer || s.Release.Marked)
 	}, resume},
@@ -60,6 +63,9 @@ func (s Seen) stays() string {
 	note := ""
 	if s.Record.Outcome.Resume && s.Release != nil && s.Release.Suspended && !s.mayResume() {
 		note = suspendedNote(s) + ": create a new RestoreJob"
+	}
+	if s.Record.Left != "" {
+		note += ". " + s.Record.Left
 	}
 	return note + s.fenceNote()
 }

@@ -2,6 +2,7 @@ package restorejob
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -20,6 +21,13 @@ func strandedCases() []decideCase {
 	at := func(row, name string, verb Verb, action Action, change func(*Seen)) decideCase {
 		return decideCase{row, name, with(stranded(), change), verb, action, ""}
 	}
+	going := func(s *Seen) {
+		s.Release.Deleting, s.Release.Helm, s.Release.UninstallTime = true, "t/etcd", 5*time.Minute
+	}
+	resumed := func(s *Seen) {
+		going(s)
+		s.Release.Suspended, s.Release.Marked, s.Release.UninstallSince = false, false, now
+	}
 	kept := func(s *Seen) { s.Record.Outcome = &OutcomeFacts{Resume: true, Keep: true, Reason: "x", Message: "y"} }
 	return []decideCase{
 		at(RowKeepRecord, "the spec is nowhere else", Intend, ActionKeepRecord, func(*Seen) {}),
@@ -27,6 +35,13 @@ func strandedCases() []decideCase {
 		at(RowLeaveSuspended, "kept", Do, ActionLeaveSuspended, kept),
 		at(RowLeaveSuspended, "where the spec came from it is still", Do, ActionLeaveSuspended, func(s *Seen) { s.Record.FromLive = false }),
 		at(RowResume, "the application goes", Do, ActionResume, func(s *Seen) { s.Release.Deleting = true }),
+		at(RowUninstall, "and Flux has not uninstalled it", Do, ActionUninstall, going),
+		at(RowUninstall, "somebody has resumed it", Do, ActionUninstall, func(s *Seen) { going(s); s.Release.Suspended, s.Release.Marked = false, false }),
+		at(RowAwaitUninstall, "it does", Wait, "", func(s *Seen) { resumed(s); s.Release.UninstallSince = now.Add(-4 * time.Minute) }),
+		at(RowUninstallLeft, "it does not", Intend, ActionUninstallLeft, func(s *Seen) { resumed(s); s.Release.UninstallSince = now.Add(-5 * time.Minute) }),
+		at(RowResume, "said so", Do, ActionResume, func(s *Seen) { resumed(s); s.Release.UninstallSince, s.Record.Left = now.Add(-time.Hour), "x" }),
+		at(RowResume, "it is uninstalled", Do, ActionResume, func(s *Seen) { resumed(s); s.Release.Helm = "" }),
+		at(RowResume, "an administrator keeps it suspended", Do, ActionResume, func(s *Seen) { going(s); s.Release.Marked = false }),
 		at(RowResume, "the cluster stays", Do, ActionResume, func(s *Seen) { s.Cluster.Deleting = false }),
 		at(RowFailed, "let go of", Fail, "", func(s *Seen) { kept(s); s.Release.Finalizer = false }),
 	}

@@ -125,6 +125,8 @@ const (
 	ReasonDataMismatch           = "DataMismatch"
 	ReasonIncomplete             = "Incomplete"
 	ReasonAborted                = "Aborted"
+	ReasonUninstalling           = "Uninstalling"
+	ReasonUninstallLeft          = "UninstallLeft"
 	ReasonManualActionRequired   = "ManualActionRequired"
 	ReasonRestoredRevisionServed = "RestoredRevisionServed"
 )

@@ -59,6 +59,8 @@ const (
 	AnnotationRestoredBy = "cozy-etcd.io/restored-by"
 	// AnnotationSuspendedBy on a HelmRelease is the UID of the RestoreJob that suspended it. Without it the suspension is somebody else's.
 	AnnotationSuspendedBy = "cozy-etcd.io/suspended-by"
+	// AnnotationUninstallSince on a HelmRelease that is being deleted is when a RestoreJob let it run again, for its uninstall.
+	AnnotationUninstallSince = "cozy-etcd.io/uninstall-since"
 	// AnnotationLost on a report names control planes that are not in the snapshot.
 	AnnotationLost = "cozy-etcd.io/lost-control-planes"
 	// AnnotationConsumers on a report is how far the restart of the consumers is that it shows.
