@@ -92,8 +92,10 @@ func done(job *backupsv1alpha1.RestoreJob) bool {
 
 func (r *Reconciler) pass(ctx context.Context, w *world) (ctrl.Result, error) {
 	d := Decide(w.seen)
+	saved := w.keepRecord()
 	err := r.act(ctx, w, d)
 	if err != nil {
+		w.record = saved
 		if end, over := Overcome(w.seen, d, failureOf(err)); over {
 			log.FromContext(ctx).Error(err, "the restore ends", "row", d.Row, "reason", end.Reason)
 			d = end
