@@ -32,6 +32,9 @@ func (r *Reconciler) act(ctx context.Context, w *world, d Decision) error {
 		return r.intendSuspend(ctx, w)
 	case ActionIntendDelete:
 		return r.intendDelete(ctx, w)
+	case ActionReconsider:
+		delete(w.record.Steps, record.StepDelete)
+		return r.Records.Save(ctx, w.record)
 	case ActionConclude:
 		return r.conclude(ctx, w, d.Outcome)
 	case ActionForget:

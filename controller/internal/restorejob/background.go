@@ -21,6 +21,7 @@ type Background struct {
 	mu    sync.Mutex
 	tasks map[types.UID]*task
 	wake  chan event.GenericEvent
+	since time.Time
 }
 
 type task struct {
@@ -49,6 +50,16 @@ func (b *Background) Start(ctx context.Context) error {
 		t.cancel()
 	}
 	return nil
+}
+
+// awake is when the first pass was made. Passes are made by the elected controller only, and by none that was away for a while: it would no longer be that.
+func (b *Background) awake(now time.Time) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.since.IsZero() {
+		b.since = now
+	}
+	return b.since
 }
 
 // running tells whether a step of the job is under way.

@@ -39,6 +39,7 @@ const (
 	ActionDiscard          Action = "Discard"          // the prepared copy
 	ActionFence            Action = "Fence"            // the Lease: the fence, and the holder where it is free
 	ActionIntendDelete     Action = "IntendDelete"     // the record
+	ActionReconsider       Action = "Reconsider"       // the record: the intent to delete is taken back
 	ActionDelete           Action = "Delete"           // the EtcdCluster
 	ActionAnnounceGone     Action = "AnnounceGone"     // status: nothing is left of the former cluster
 	ActionRecreate         Action = "Recreate"         // the EtcdCluster
@@ -87,8 +88,8 @@ func Decide(s Seen) Decision {
 	return Decision{Row: "None", Verb: Wait, Reason: "InternalError", Message: "no row applies", Recheck: recheck}
 }
 
-// Expired tells whether the one deadline has passed. It counts from the start of the job, or of the rollback. A cluster that was recreated late, since nobody ran for a while,
-// still gets a fair time to start.
+// Expired tells whether the one deadline has passed. It counts from the start of the job, or of the rollback. What was begun late, or while nobody ran for a while, still gets a
+// fair time.
 func (s Seen) Expired() bool {
 	if s.Job.StartedAt.IsZero() {
 		return false
@@ -96,7 +97,8 @@ func (s Seen) Expired() bool {
 	return !s.Now.Before(s.Deadline())
 }
 
-// graceAfterRecreate is the least time that a recreated cluster gets, unless the whole restore gets less.
+// graceAfterRecreate is the least time that a recreated cluster gets, unless the whole restore gets less. So does the former one to go, and whatever is under
+// way after the deletion when a controller takes over.
 const graceAfterRecreate = 10 * time.Minute
 
 // Deadline is when the waiting ends.
@@ -106,9 +108,16 @@ func (s Seen) Deadline() time.Time {
 	if s.rollingBack() {
 		deadline = s.Record.RollbackAt.Add(timeout)
 	}
+	var begun []time.Time
+	if s.Record != nil && s.Record.DeleteIntended {
+		begun = append(begun, s.Record.DeleteAt, s.Awake)
+	}
 	if s.ours() {
-		if fair := s.Cluster.CreatedAt.Add(min(timeout, graceAfterRecreate)); fair.After(deadline) {
-			return fair
+		begun = append(begun, s.Cluster.CreatedAt)
+	}
+	for _, at := range begun {
+		if fair := at.Add(min(timeout, graceAfterRecreate)); fair.After(deadline) {
+			deadline = fair
 		}
 	}
 	return deadline

@@ -61,7 +61,7 @@ func captured() Seen {
 
 func deleted() Seen {
 	s := captured()
-	s.Record.DeleteIntended = true
+	s.Record.DeleteIntended, s.Record.DeleteAt = true, now.Add(-time.Second)
 	return s
 }
 
@@ -138,7 +138,7 @@ type decideCase struct {
 }
 
 func decideCases() []decideCase {
-	return slices.Concat(finalCases(), strandedCases(), untouchedCases(), lockCases(), reversibleCases(), safetyCases(), volumeCases(), deletedCases(), rollbackCases(), memberCases(), reportCases(), alarmCases(), consumerCases())
+	return slices.Concat(finalCases(), strandedCases(), untouchedCases(), lockCases(), reversibleCases(), safetyCases(), volumeCases(), deletedCases(), reconsiderCases(), rollbackCases(), memberCases(), reportCases(), alarmCases(), consumerCases())
 }
 
 func finalCases() []decideCase {
@@ -381,8 +381,8 @@ func brokenRule(s Seen, d Decision) string {
 			return "the lock goes back at the end"
 		}
 	case ActionDelete:
-		if !s.Lock.Fenced {
-			return "nothing is deleted without a fence"
+		if !s.Lock.Fenced || (!s.rollingBack() && (s.outdated() || s.Expired() || !s.Cluster.Captured)) {
+			return "nothing is deleted without a fence, or on an intent that is out of date"
 		}
 		known := s.Cluster.UID == s.Record.OldUID || (s.Cluster.Failed && s.rollingBack())
 		if !s.Record.DeleteIntended || !known || s.Cluster.Ours || !held {

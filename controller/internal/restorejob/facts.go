@@ -9,7 +9,9 @@ import (
 
 // Seen is everything that a decision is made from. It holds facts; time is one of them.
 type Seen struct {
-	Now       time.Time
+	Now time.Time
+	// Awake is when this controller made its first pass.
+	Awake     time.Time
 	Job       JobFacts
 	Namespace NamespaceFacts
 	Lock      LockFacts
@@ -106,6 +108,7 @@ type RecordFacts struct {
 	PreparedKey     string // of the copy that was planned or made; empty where there is none, or no longer
 	SuspendIntended bool
 	DeleteIntended  bool
+	DeleteAt        time.Time // of that intent
 	Backup          string    // that is restored
 	RollbackAt      time.Time // of the intent to roll back; zero without one
 	Cause           string    // of the rollback

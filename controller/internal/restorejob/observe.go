@@ -48,7 +48,8 @@ type release struct {
 
 // observe reads the world. Everything but the strategy and classes comes uncached: a decision to delete must not rest on a stale cache.
 func (r *Reconciler) observe(ctx context.Context, job *backupsv1alpha1.RestoreJob) (*world, error) {
-	w := &world{job: job, seen: Seen{Now: r.Now(), Job: jobFacts(job)}, missingFence: r.MissingFence}
+	now := r.Now()
+	w := &world{job: job, seen: Seen{Now: now, Awake: r.Background.awake(now), Job: jobFacts(job)}, missingFence: r.MissingFence}
 	var err error
 	if w.record, err = r.Records.Get(ctx, job.UID); err != nil {
 		return nil, err
@@ -184,6 +185,7 @@ func (r *Reconciler) observeRecord(ctx context.Context, w *world) error {
 		HasRelease: rec.Release != nil, WasSuspended: rec.Release.WasSuspended(),
 		DryRun: rec.DryRun, FromLive: rec.SpecFrom == record.FromLive, KeepConsumers: rec.KeepConsumers,
 	}
+	f.DeleteAt = rec.Steps[record.StepDelete].Time
 	f.OldUID, f.OldClusterID = former(rec)
 	f.Left = rec.Left
 	if b := rec.Rollback; b != nil {

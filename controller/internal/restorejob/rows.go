@@ -87,6 +87,7 @@ const (
 	RowAwaitFence        = "AwaitFence"
 	RowIntendDelete      = "IntendDelete"
 	RowUnread            = "Unread"
+	RowReconsider        = "Reconsider"
 	RowGiveUp            = "GiveUp"
 	RowFenceAgain        = "FenceAgain"
 	RowSuspendAgain      = "SuspendAgain"

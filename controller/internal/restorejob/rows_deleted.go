@@ -7,10 +7,11 @@ import (
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 )
 
-// deletedRows apply from the recorded intent to delete on. There is no way back, so the deletion of the RestoreJob changes nothing here: the restore runs to
-// its end. The last row always applies.
+// deletedRows apply from the recorded intent to delete on. Once it is carried out there is no way back, so the deletion of the RestoreJob changes nothing here:
+// the restore runs to its end. The last row always applies.
 var deletedRows = []Row{
 	{RowUnread, func(s Seen) bool { return s.Record == nil }, unread},
+	{RowReconsider, Seen.outdated, reconsider},
 	{RowGiveUp, func(s Seen) bool { return s.Namespace.Terminating || s.releaseGoing() }, giveUp},
 	{RowFenceAgain, func(s Seen) bool { return !s.Lock.Fenced || (!s.Lock.Mine && s.Lock.Ahead == "") }, fence},
 	{RowSuspendAgain, func(s Seen) bool { return s.Release != nil && !s.held() }, suspend},

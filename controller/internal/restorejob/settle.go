@@ -123,6 +123,7 @@ func (w *world) domainConditions(c status.Conditions) {
 	w.consumersCondition(c)
 	w.fencedCondition(c)
 	if !s.Record.DeleteIntended {
+		meta.RemoveStatusCondition(c.List, backupsv1alpha1.ConditionDeleted) // of an intent that was taken back
 		return
 	}
 	if s.remains() && !s.ours() && !s.rollingBack() {
