@@ -138,7 +138,7 @@ type decideCase struct {
 }
 
 func decideCases() []decideCase {
-	return slices.Concat(finalCases(), strandedCases(), untouchedCases(), lockCases(), reversibleCases(), safetyCases(), volumeCases(), deletedCases(), reconsiderCases(), rollbackCases(), memberCases(), reportCases(), alarmCases(), consumerCases())
+	return slices.Concat(finalCases(), strandedCases(), untouchedCases(), lockCases(), reversibleCases(), safetyCases(), volumeCases(), deletedCases(), reconsiderCases(), refusedLateCases(), rollbackCases(), memberCases(), reportCases(), alarmCases(), consumerCases())
 }
 
 func finalCases() []decideCase {
@@ -363,7 +363,7 @@ func TestDecideKeepsItsRulesInEveryState(t *testing.T) {
 
 // brokenRule names the rule that a decision breaks.
 func brokenRule(s Seen, d Decision) string {
-	held := s.Release == nil || (s.Release.Suspended && s.Release.Finalizer)
+	held := s.Release == nil || (s.Release.Elsewhere != "" && s.Record != nil && s.Record.DeleteIntended) || (s.Release.Suspended && s.Release.Finalizer)
 	switch d.Action {
 	case ActionLock:
 		if s.Lock.Mine || s.Lock.Ahead != "" || terminal(s) || decided(s) {
@@ -394,7 +394,7 @@ func brokenRule(s Seen, d Decision) string {
 		}
 	case ActionIntendDelete:
 		ready := len(s.Volumes.Loose) == 0 && (s.Volumes.Intended || !s.Volumes.Wanted) && s.Gates == Gates{true, true, true, true} && s.Lock.Mine && s.Lock.Fenced && s.Job.Announced == s.Record.SHA256 && !s.stale()
-		if !ready || !s.Reported || s.Record.DryRun || s.Unfit != nil || s.Record.PreparedKey == "" || s.Job.Deleting || s.Expired() || !held || (s.Release != nil && s.Release.Busy) {
+		if !ready || !s.Reported || s.Record.DryRun || s.Record.Parked || (s.Release != nil && s.Release.Unsafe+s.Release.Elsewhere != "") || s.Unfit != nil || s.Record.PreparedKey == "" || s.Job.Deleting || s.Expired() || !held || (s.Release != nil && s.Release.Busy) {
 			return "nothing is deleted before all is ready"
 		}
 	case ActionRecreate:
@@ -439,7 +439,7 @@ func shaken(rng *rand.Rand, s Seen) Seen {
 		rec := *s.Record
 		s.Record = &rec
 		choose(rng, &rec.PreparedKey, "", "p/x.prepared-1.db")
-		flip(rng, &rec.DryRun, &rec.KeepConsumers, &rec.DeleteIntended, &rec.SuspendIntended, &rec.WasSuspended, &rec.HasRelease, &rec.FromLive)
+		flip(rng, &rec.Parked, &rec.DryRun, &rec.KeepConsumers, &rec.DeleteIntended, &rec.SuspendIntended, &rec.WasSuspended, &rec.HasRelease, &rec.FromLive)
 		if rng.IntN(8) == 0 {
 			rec.RollbackAt = now.Add(-time.Second)
 		}
@@ -457,6 +457,8 @@ func shaken(rng *rand.Rand, s Seen) Seen {
 	if s.Release != nil {
 		r := *s.Release
 		s.Release = &r
+		choose(rng, &r.Unsafe, "", "force")
+		choose(rng, &r.Elsewhere, "", "flux/etcd")
 		flip(rng, &r.Suspended, &r.Finalizer, &r.Marked, &r.Deleting, &r.Busy)
 	}
 	flip(rng, &s.Job.Deleting, &s.Job.Finalizer, &s.Job.StockFinalizer, &s.Job.Serving, &s.Namespace.Terminating)

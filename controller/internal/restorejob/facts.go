@@ -114,6 +114,7 @@ type RecordFacts struct {
 	Cause           string    // of the rollback
 	HasRelease      bool
 	WasSuspended    bool // by somebody else
+	Parked          bool // spec.replicas of the captured cluster is 0
 	DryRun          bool
 	FromLive        bool // the captured cluster was there when the restore began
 	KeepConsumers   bool

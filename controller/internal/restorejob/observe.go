@@ -185,6 +185,8 @@ func (r *Reconciler) observeRecord(ctx context.Context, w *world) error {
 		HasRelease: rec.Release != nil, WasSuspended: rec.Release.WasSuspended(),
 		DryRun: rec.DryRun, FromLive: rec.SpecFrom == record.FromLive, KeepConsumers: rec.KeepConsumers,
 	}
+	replicas, set := number(rec.Cluster, "spec", "replicas")
+	f.Parked = set && replicas == 0
 	f.DeleteAt = rec.Steps[record.StepDelete].Time
 	f.OldUID, f.OldClusterID = former(rec)
 	f.Left = rec.Left

@@ -14,7 +14,7 @@ var deletedRows = []Row{
 	{RowReconsider, Seen.outdated, reconsider},
 	{RowGiveUp, func(s Seen) bool { return s.Namespace.Terminating || s.releaseGoing() }, giveUp},
 	{RowFenceAgain, func(s Seen) bool { return !s.Lock.Fenced || (!s.Lock.Mine && s.Lock.Ahead == "") }, fence},
-	{RowSuspendAgain, func(s Seen) bool { return s.Release != nil && !s.held() }, suspend},
+	{RowSuspendAgain, func(s Seen) bool { return s.Release != nil && s.Release.Elsewhere == "" && !s.held() }, suspend},
 	{RowAnnounceRollback, func(s Seen) bool { return s.rollingBack() && !s.Job.RollbackShown }, announceRollback},
 	{RowDelete, func(s Seen) bool {
 		return s.former() && (s.Cluster.UID == s.Record.OldUID || s.Cluster.Failed) && !s.Cluster.Deleting

@@ -12,6 +12,9 @@ var reversibleRows = []Row{
 	{RowAbortNamespace, func(s Seen) bool { return reversible(s) && s.Namespace.Terminating }, abortNamespace},
 	{RowAbortRelease, func(s Seen) bool { return reversible(s) && s.releaseGoing() }, abortRelease},
 	{RowAbortCluster, func(s Seen) bool { return reversible(s) && s.Cluster != nil && s.Cluster.Deleting }, abortCluster},
+	{RowAbortElsewhere, func(s Seen) bool { return reversible(s) && s.Release != nil && s.Release.Elsewhere != "" }, leftAsItIs(refuseForeignRelease)},
+	{RowAbortUnsafe, func(s Seen) bool { return reversible(s) && s.Release != nil && s.Release.Unsafe != "" }, leftAsItIs(refuseUnsafeRelease)},
+	{RowAbortParked, func(s Seen) bool { return reversible(s) && s.Record.Parked }, leftAsItIs(refuseParked)},
 	{RowUnfenced, func(s Seen) bool { return reversible(s) && s.Expired() && s.Lock.Fenced && !s.Gates.Fenced }, unfenced},
 	{RowExpiredReversible, func(s Seen) bool { return reversible(s) && s.Expired() }, expiredReversible},
 	{RowAwaitLock, func(s Seen) bool { return reversible(s) && s.behind() }, queue},
@@ -50,6 +53,14 @@ func (s Seen) stale() bool {
 		return s.Record.OldUID != ""
 	}
 	return s.Cluster.UID != s.Record.OldUID || !s.Cluster.Captured
+}
+
+// leftAsItIs ends a restore for what would have refused it at the start, but came up while it was prepared.
+func leftAsItIs(refusal func(Seen) Decision) func(Seen) Decision {
+	return func(s Seen) Decision {
+		d := refusal(s)
+		return undone(d.Reason, "%s. The cluster was left as it is", d.Message)
+	}
 }
 
 func abort(Seen) Decision {
