@@ -457,8 +457,7 @@ func shaken(rng *rand.Rand, s Seen) Seen {
 	if s.Release != nil {
 		r := *s.Release
 		s.Release = &r
-		choose(rng, &r.Unsafe, "", "force")
-		choose(rng, &r.Elsewhere, "", "flux/etcd")
+		refusedLate(rng, &r)
 		flip(rng, &r.Suspended, &r.Finalizer, &r.Marked, &r.Deleting, &r.Busy)
 	}
 	flip(rng, &s.Job.Deleting, &s.Job.Finalizer, &s.Job.StockFinalizer, &s.Job.Serving, &s.Namespace.Terminating)

@@ -1,6 +1,7 @@
 package restorejob
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -65,4 +66,9 @@ func TestWhatWouldBeRefusedIsRefusedUntilTheDeletion(t *testing.T) {
 			require.Empty(t, g.records())
 		})
 	}
+}
+
+func refusedLate(rng *rand.Rand, r *ReleaseFacts) {
+	choose(rng, &r.Unsafe, "", "force")
+	choose(rng, &r.Elsewhere, "", "flux/etcd")
 }
