@@ -102,7 +102,7 @@ func TestOlderIsTheNewestKeptRecordOfTheSameApplication(t *testing.T) {
 	save := func(uid types.UID, at int64, change func(*Record)) {
 		r := sample(t, uid)
 		r.CreatedAt = metav1.NewTime(time.Unix(at, 0))
-		r.Outcome = &Outcome{Reason: "BootstrapFailed", Keep: true}
+		r.Outcome = &Outcome{Reason: "BootstrapFailed", Keep: true, At: metav1.NewTime(time.Unix(at, 0))}
 		change(r)
 		require.NoError(t, s.Save(ctx, r))
 	}
@@ -116,6 +116,19 @@ func TestOlderIsTheNewestKeptRecordOfTheSameApplication(t *testing.T) {
 	got, err := s.Older(ctx, "tenant", "etcd", "own")
 	require.NoError(t, err)
 	require.Equal(t, types.UID("new"), got.Job.UID)
+	for _, uid := range []types.UID{"new", "old"} {
+		own, err := s.Get(ctx, "own")
+		require.NoError(t, err)
+		own.Outcome.At = metav1.NewTime(time.Unix(9, 0))
+		got, err = s.Outlived(ctx, own)
+		require.NoError(t, err)
+		require.Equal(t, uid, got.Job.UID)
+		own.Outcome.At = metav1.NewTime(time.Unix(0, 0))
+		later, err := s.Outlived(ctx, own)
+		require.NoError(t, err)
+		require.Nil(t, later, "a record that was kept since is not out of date")
+		require.NoError(t, s.Delete(ctx, Name(uid)))
+	}
 	got, err = s.Older(ctx, "nobody", "etcd", "own")
 	require.NoError(t, err)
 	require.Nil(t, got)

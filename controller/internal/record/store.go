@@ -40,17 +40,6 @@ func (s *Store) Get(ctx context.Context, job types.UID) (*Record, error) {
 	return decode(cm)
 }
 
-// Exists tells whether a record of that name is there.
-func (s *Store) Exists(ctx context.Context, name string) (bool, error) {
-	cm := &metav1.PartialObjectMetadata{}
-	cm.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-	err := s.Reader.Get(ctx, types.NamespacedName{Namespace: s.Namespace, Name: name}, cm)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return false, fmt.Errorf("read the older record: %w", err)
-	}
-	return err == nil, nil
-}
-
 // Save creates the record, or replaces exactly the version that was read. ErrChanged, of class Conflict, means that nothing was written.
 func (s *Store) Save(ctx context.Context, r *Record) error {
 	r.FormatVersion = FormatVersion
@@ -90,6 +79,25 @@ func (s *Store) Older(ctx context.Context, namespace, application string, job ty
 	}
 	for _, r := range records {
 		if r.Job.Namespace == namespace && r.Application == application && r.Job.UID != job && r.Outcome != nil && r.Outcome.Keep {
+			return r, nil
+		}
+	}
+	return nil, nil
+}
+
+// Outlived returns the newest record of another job that was kept for an application before this one ended, or nil. One that this one's spec came from is
+// older, whatever the clocks said.
+func (s *Store) Outlived(ctx context.Context, by *Record) (*Record, error) {
+	records, err := s.List(ctx, client.MatchingLabels{LabelKind: KindRestore, LabelNamespace: by.Job.Namespace})
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range records {
+		same := r.Job.Namespace == by.Job.Namespace && r.Application == by.Application && r.Job.UID != by.Job.UID
+		if !same || r.Outcome == nil || !r.Outcome.Keep {
+			continue
+		}
+		if Name(r.Job.UID) == by.Supersedes || !r.Outcome.At.After(by.Outcome.At.Time) {
 			return r, nil
 		}
 	}

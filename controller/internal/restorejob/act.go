@@ -38,7 +38,7 @@ func (r *Reconciler) act(ctx context.Context, w *world, d Decision) error {
 	case ActionConclude:
 		return r.conclude(ctx, w, d.Outcome)
 	case ActionForget:
-		return r.Records.Delete(ctx, record.Name(w.job.UID))
+		return r.forget(ctx, w)
 	case ActionForgetSuperseded:
 		return r.forgetSuperseded(ctx, w)
 	case ActionUninstall:

@@ -133,9 +133,19 @@ func (r *Reconciler) discard(ctx context.Context, w *world, rec *record.Record, 
 	return r.Records.Save(ctx, rec)
 }
 
-// forgetSuperseded removes the older record that the spec came from, and the copies that its restore had prepared.
+// forget removes the record, after an event about copies that a seed may still read.
+func (r *Reconciler) forget(ctx context.Context, w *world) error {
+	for _, prepared := range leftCopies(w.record) {
+		r.Events.Eventf(w.job, nil, corev1.EventTypeWarning, backupsv1alpha1.ReasonPreparedObjectLeft, "Restore", "%s",
+			bound(fmt.Sprintf("the prepared copy s3://%s/%s is left, as an EtcdCluster may still start from it: delete it by hand", w.record.Source.Bucket, prepared.Key)))
+	}
+	return r.Records.Delete(ctx, record.Name(w.job.UID))
+}
+
+// forgetSuperseded removes a record that an earlier restore kept, and the copies that it had prepared.
 func (r *Reconciler) forgetSuperseded(ctx context.Context, w *world) error {
-	older, err := r.Records.Get(ctx, types.UID(strings.TrimPrefix(w.record.Supersedes, record.Name(""))))
+	name := w.seen.Record.Superseded
+	older, err := r.Records.Get(ctx, types.UID(strings.TrimPrefix(name, record.Name(""))))
 	if err != nil {
 		return err
 	}
@@ -144,7 +154,7 @@ func (r *Reconciler) forgetSuperseded(ctx context.Context, w *world) error {
 			return err
 		}
 	}
-	return r.Records.Delete(ctx, w.record.Supersedes)
+	return r.Records.Delete(ctx, name)
 }
 
 // misfit tells why a proven snapshot cannot be restored into the cluster as it is captured, by an operator that restores those minors.

@@ -118,7 +118,7 @@ type RecordFacts struct {
 	DryRun          bool
 	FromLive        bool // the captured cluster was there when the restore began
 	KeepConsumers   bool
-	// Superseded names an older record that is still there.
+	// Superseded names a record that an earlier restore kept, and that this one's success has made out of date.
 	Superseded string
 	Outcome    *OutcomeFacts
 	// Left names what an uninstall left behind that was waited for in vain.

@@ -206,12 +206,12 @@ func (r *Reconciler) observeRecord(ctx context.Context, w *world) error {
 	if captured := meta.FindStatusCondition(w.job.Status.Conditions, backupsv1alpha1.ConditionCaptured); captured != nil && strings.Contains(captured.Message, rec.SHA256) {
 		w.seen.Job.Announced = rec.SHA256
 	}
-	if rec.Supersedes == "" || !w.job.Status.Phase.Terminal() {
+	if rec.Outcome == nil || !rec.Outcome.Succeeded || rec.DryRun || !w.job.Status.Phase.Terminal() {
 		return nil
 	}
-	there, err := r.Records.Exists(ctx, rec.Supersedes)
-	if there {
-		f.Superseded = rec.Supersedes
+	older, err := r.Records.Outlived(ctx, rec)
+	if older != nil {
+		f.Superseded = record.Name(older.Job.UID)
 	}
 	return err
 }
