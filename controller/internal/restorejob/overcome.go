@@ -19,7 +19,7 @@ type Failure struct {
 // Overcome decides what a failed step comes to. An error that may heal is waited out until the deadline. What has to be undone is undone: steps after the
 // outcome is decided are tried without end, since giving up on them would leave a release suspended.
 func Overcome(s Seen, d Decision, f Failure) (Decision, bool) {
-	if f.Conflict || decided(s) || terminal(s) || !(f.Terminal || s.givesUp(d.Action)) {
+	if f.Conflict || decided(s) || terminal(s) || (!f.Terminal && !s.givesUp(d.Action)) {
 		return Decision{}, false
 	}
 	var end Decision
