@@ -172,7 +172,7 @@ func (w *world) wholeConditions(c status.Conditions) {
 func (w *world) servingCondition(c status.Conditions) {
 	if s := w.seen; !s.Job.Serving {
 		c.Set(backupsv1alpha1.ConditionServing, metav1.ConditionTrue, backupsv1alpha1.ReasonRestoredRevisionServed,
-			"a member of cluster %s answers at revision %d", s.Cluster.ClusterID, s.revision())
+			"a member of cluster %s answers at revision %d or above", s.Cluster.ClusterID, s.Record.Revision)
 	}
 }
 
