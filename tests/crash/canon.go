@@ -53,8 +53,8 @@ var noise = []struct {
 	{regexp.MustCompile(`\b[0-9a-f]{12,16}\b`), "<id>"},
 	{regexp.MustCompile(`-[0-9a-f]{8}\b`), "-<id>"},
 	{regexp.MustCompile(`127\.0\.0\.1:[0-9]+`), "<address>"},
-	{regexp.MustCompile(`[0-9.]+m?s\b`), "<duration>"},
 	{regexp.MustCompile(`-snapshot-[b-df-hj-np-tv-z0-9]{5}\b`), "-snapshot-<pod>"},
+	{regexp.MustCompile(`\b[0-9]+(\.[0-9]+)?m?s\b`), "<duration>"},
 	{regexp.MustCompile(`("modifiedAt":)"[0-9]+"`), `$1"<time>"`},
 	// etcd allocates pages as its own timing has it.
 	{regexp.MustCompile(`("sizeBytes":)[0-9]+`), `$1<bytes>`},
