@@ -11,5 +11,5 @@
 //
 // bbolt itself does not check the snapshot. Its Check rebuilds the free list in a goroutine that panics on the first damaged page, which would end the
 // process, and reads pages through a memory map, where a wrong offset is a fatal fault. walk.go makes the same checks on bounded reads and names the byte;
-// only a file that has passed them is given to etcdutl, and bbolt opens here only what etcdutl wrote. copy.go leaves the free pages out by the same reads.
+// only a file that has passed them is given to etcdutl, and bbolt opens here only what etcdutl wrote. squeeze.go leaves the free pages out by the same reads.
 package artifact

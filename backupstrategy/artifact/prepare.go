@@ -14,13 +14,12 @@ import (
 )
 
 const (
-	compactedName = "compacted.db"
-	dataName      = "data"
-	preparedName  = "prepared.db"
+	dataName     = "data"
+	preparedName = "prepared.db"
 	// walSize is what etcdutl allocates for the log of its data folder and behind the last page of the database, and some for the rest.
 	walSize = 96 << 20
-	// worthCompacting is the part of the file that must be free before it is copied without: etcdutl makes a copy of its own in any case.
-	worthCompacting = 16
+	// worthSqueezing is the part of the file that must be free before free pages are left out.
+	worthSqueezing = 16
 )
 
 // PrepareOptions say how a copy is made ready.
@@ -31,8 +30,6 @@ type PrepareOptions struct {
 	Bump int64
 	// Minor picks the etcdutl, such as "3.6"; empty means the snapshot's own.
 	Minor string
-	// Consume removes the snapshot as soon as it is no longer needed, which saves its size in scratch space.
-	Consume bool
 }
 
 // Prepared is a copy that a restore starts from. It ends with a sha256 of its own, as snapshots do, so tools that verify it accept it.
@@ -44,16 +41,10 @@ type Prepared struct {
 	Etcdutl   string // name of the binary that made it
 }
 
-// PrepareNeed is the scratch space that Prepare needs beside the snapshot of that size. A snapshot that may be consumed is gone before etcdutl makes its copy
-// of the one without free pages.
-func PrepareNeed(size int64, consume bool) int64 {
-	if consume {
-		return size + walSize
-	}
-	return 2*size + walSize
-}
+// PrepareNeed is the scratch space that Prepare needs beside the snapshot of that size: etcdutl makes one copy of it.
+func PrepareNeed(size int64) int64 { return size + walSize }
 
-// Prepare makes the copy: free pages are left out, then etcdutl bumps the revision and marks everything before it compacted. The facts must be those of the
+// Prepare makes the copy: etcdutl bumps the revision and marks everything before it compacted, then free pages are left out. The facts must be those of the
 // file.
 func Prepare(ctx context.Context, f File, facts Facts, o PrepareOptions) (Prepared, error) {
 	if o.Bump < 1 {
@@ -66,7 +57,7 @@ func Prepare(ctx context.Context, f File, facts Facts, o PrepareOptions) (Prepar
 	if err != nil {
 		return Prepared{}, err
 	}
-	if err := o.Workspace.Need(PrepareNeed(f.Sums.Size, o.Consume)); err != nil {
+	if err := o.Workspace.Need(PrepareNeed(f.Sums.Size)); err != nil {
 		return Prepared{}, err
 	}
 	p := &preparer{PrepareOptions: o, file: f, facts: facts, tool: tool}
@@ -82,46 +73,36 @@ type preparer struct {
 }
 
 func (p *preparer) run(ctx context.Context) (Prepared, error) {
-	source, err := p.compact(ctx)
-	if err != nil {
-		return Prepared{}, err
-	}
 	data := p.Workspace.Path(dataName)
 	// The bytes were checked on their way to the disk, a moment ago; once more is a quarter of etcdutl's time.
-	args := []string{"snapshot", "restore", source, "--skip-hash-check", "--data-dir", data, "--bump-revision", strconv.FormatInt(p.Bump, 10), "--mark-compacted"}
+	args := []string{"snapshot", "restore", p.file.Path, "--skip-hash-check", "--data-dir", data, "--bump-revision", strconv.FormatInt(p.Bump, 10), "--mark-compacted"}
 	if err := run(ctx, p.Workspace.Dir, p.tool, args...); err != nil {
 		return Prepared{}, err
-	}
-	if p.Consume || source != p.file.Path {
-		if err := os.Remove(source); err != nil {
-			return Prepared{}, scratchError(err)
-		}
 	}
 	path := p.Workspace.Path(preparedName)
 	if err := os.Rename(filepath.Join(data, "member", "snap", "db"), path); err != nil {
 		return Prepared{}, scratchError(err)
 	}
+	sum, err := p.compact(ctx, path)
+	if err != nil {
+		return Prepared{}, err
+	}
 	if err := p.checkRevision(path); err != nil {
 		return Prepared{}, err
 	}
-	return p.seal(ctx, path)
+	return p.seal(path, sum)
 }
 
-// compact copies the database without its free pages if there are enough of them; else it returns the snapshot itself.
-func (p *preparer) compact(ctx context.Context) (path string, err error) {
-	if free := p.facts.DatabaseBytes - p.facts.InUseBytes; free < p.facts.DatabaseBytes/worthCompacting {
-		return p.file.Path, nil
+// compact leaves out the free pages if there are enough of them, or else only what stands behind the last page, and sums up what is left.
+func (p *preparer) compact(ctx context.Context, path string) (*summer, error) {
+	sum := newSummer()
+	if free := p.facts.DatabaseBytes - p.facts.InUseBytes; free >= p.facts.DatabaseBytes/worthSqueezing {
+		return sum, squeeze(ctx, path, sum)
 	}
-	path = p.Workspace.Path(compactedName)
-	if err := copyUsed(ctx, path, p.file.Path, p.facts.DatabaseBytes); err != nil {
-		return "", err
+	if err := cutTail(path); err != nil {
+		return nil, err
 	}
-	if p.Consume {
-		if err := os.Remove(p.file.Path); err != nil {
-			return "", scratchError(err)
-		}
-	}
-	return path, nil
+	return sum, hashFile(ctx, path, sum)
 }
 
 // cutTail drops what bbolt has allocated behind the last page, so that the file has the size that etcd's own snapshot of it would have.
@@ -177,15 +158,8 @@ func (p *preparer) revision() int64 {
 	return p.facts.Revision + p.Bump
 }
 
-// seal cuts the file to its pages and appends their sha256.
-func (p *preparer) seal(ctx context.Context, path string) (Prepared, error) {
-	if err := cutTail(path); err != nil {
-		return Prepared{}, err
-	}
-	sum := newSummer()
-	if err := hashFile(ctx, path, sum); err != nil {
-		return Prepared{}, err
-	}
+// seal appends the sha256 of the pages.
+func (p *preparer) seal(path string, sum *summer) (Prepared, error) {
 	trailer := sum.sums().Whole
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

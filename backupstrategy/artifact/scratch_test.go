@@ -32,21 +32,21 @@ func limited(t *testing.T, limit int64, content []byte) (*Workspace, File) {
 	return w, f
 }
 
-// The limit is over all that a workspace holds at once: the snapshot, the copy without free pages and etcdutl's.
+// The limit is over all that a workspace holds at once: the snapshot and etcdutl's copy and log.
 func TestTheLimitIsOverTheWholeWorkspace(t *testing.T) {
 	for _, name := range []string{"plain", "loose"} {
 		t.Run(name, func(t *testing.T) {
 			content := readAll(t, fixture(t, v36, name, map[string]func(context.Context, *server) error{"plain": plain, "loose": loose}[name]))
 			size := int64(len(content))
-			limit := size + PrepareNeed(size, true)
+			limit := size + PrepareNeed(size)
 
 			w, f := limited(t, limit-1, content)
 			facts, err := Inspect(t.Context(), f.Path, Options{})
 			require.NoError(t, err)
-			o := PrepareOptions{Workspace: w, Tools: tools(t), Bump: million, Consume: true}
+			o := PrepareOptions{Workspace: w, Tools: tools(t), Bump: million}
 			_, err = Prepare(t.Context(), f, facts, o)
 			require.Equal(t, backupsv1alpha1.ReasonScratchTooSmall, fault.ReasonOf(err, ""))
-			for _, number := range []int64{PrepareNeed(size, true), size, limit - 1} {
+			for _, number := range []int64{PrepareNeed(size), size, limit - 1} {
 				require.ErrorContains(t, err, fmt.Sprint(number))
 			}
 			require.FileExists(t, f.Path, "it was not begun")
@@ -58,7 +58,7 @@ func TestTheLimitIsOverTheWholeWorkspace(t *testing.T) {
 			require.NoError(t, err)
 			used, err := strconv.ParseInt(strings.TrimSpace(string(readAll(t, peak))), 10, 64)
 			require.NoError(t, err)
-			require.Greater(t, used, int64(64<<20), "etcdutl's log counts too")
+			require.Greater(t, used, int64(64_000_000), "etcdutl's log counts too")
 			require.LessOrEqual(t, used, limit)
 		})
 	}

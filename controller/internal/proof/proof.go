@@ -46,7 +46,7 @@ func (p *Prover) Examine(ctx context.Context, namespace string, source record.So
 		return record.Proof{}, artifact.Facts{}, err
 	}
 	defer func() { _ = w.Close() }()
-	if err := w.Need(artifact.PrepareNeed(file.Sums.Size, true)); err != nil {
+	if err := w.Need(artifact.PrepareNeed(file.Sums.Size)); err != nil {
 		return record.Proof{}, artifact.Facts{}, err
 	}
 	facts, err := artifact.Inspect(ctx, file.Path, artifact.Options{DatabaseBytes: file.Sums.DatabaseSize(), Compare: live})
@@ -73,7 +73,7 @@ func (p *Prover) Prepare(ctx context.Context, namespace, owner string, source re
 	facts := artifact.Facts{
 		DatabaseBytes: proven.DatabaseBytes, InUseBytes: proven.InUseBytes, Revision: proven.Revision, Revisions: proven.Revisions,
 	}
-	prepared, err := artifact.Prepare(ctx, file, facts, artifact.PrepareOptions{Workspace: w, Tools: p.Tools, Bump: plan.Bump, Minor: proven.Minor, Consume: true})
+	prepared, err := artifact.Prepare(ctx, file, facts, artifact.PrepareOptions{Workspace: w, Tools: p.Tools, Bump: plan.Bump, Minor: proven.Minor})
 	if err != nil {
 		return plan, err
 	}
@@ -108,7 +108,7 @@ func (p *Prover) fetch(ctx context.Context, namespace string, source record.Sour
 	need := source.SizeBytes
 	if need > 0 {
 		// What has no room to be prepared is not worth fetching.
-		need += artifact.PrepareNeed(need, true)
+		need += artifact.PrepareNeed(need)
 	}
 	w, err := p.Scratch.Open(ctx, need)
 	if err != nil {

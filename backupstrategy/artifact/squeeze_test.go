@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"hash"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -15,32 +16,35 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Copies of random databases have the entries that bbolt's own Compact gives, and bbolt's Check finds nothing.
-func TestCopiesOfRandomDatabases(t *testing.T) {
+// A squeezed database has the entries that bbolt's own Compact gives, and bbolt's Check finds nothing.
+func TestSqueezeRandomDatabases(t *testing.T) {
 	for seed := range uint64(24) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			from := filepath.Join(t.TempDir(), "from.db")
 			random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the same each time
 			makeRandom(t, random, from)
-			requireSameCopy(t, from)
+			requireSqueezed(t, from)
 		})
 	}
 }
 
-func TestCopiesOfEmptyDatabases(t *testing.T) {
+func TestSqueezeAnEmptyDatabase(t *testing.T) {
 	from := filepath.Join(t.TempDir(), "from.db")
 	db, err := bbolt.Open(from, 0o600, nil)
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
-	requireSameCopy(t, from)
+	requireSqueezed(t, from)
 }
 
-func requireSameCopy(t *testing.T, from string) {
+func requireSqueezed(t *testing.T, from string) {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "to.db")
-	info, err := os.Stat(from)
+	require.NoError(t, os.WriteFile(to, readAll(t, from), 0o600))
+	sum := newSummer()
+	require.NoError(t, squeeze(t.Context(), to, sum))
+	sums, err := HashFile(t.Context(), to)
 	require.NoError(t, err)
-	require.NoError(t, copyUsed(t.Context(), to, from, info.Size()))
+	require.Equal(t, sums, sum.sums())
 	compacted := filepath.Join(t.TempDir(), "compacted.db")
 	source, target := openBolt(t, from, true), openBolt(t, compacted, false)
 	require.NoError(t, bbolt.Compact(target, source, 1<<20))
@@ -59,9 +63,7 @@ func requireSameCopy(t *testing.T, from string) {
 		}
 		return nil
 	}))
-	info, err = os.Stat(to)
-	require.NoError(t, err)
-	require.LessOrEqual(t, info.Size(), inUse, "no free page is left, and no free list")
+	require.LessOrEqual(t, sums.Size, inUse, "no free page is left, and no free list")
 	// It must be as good to write to.
 	require.NoError(t, copied.Close())
 	copied = openBolt(t, to, false)
@@ -151,39 +153,36 @@ func change(t *testing.T, random *rand.Rand, b *bbolt.Bucket, depth int) {
 	}
 }
 
-func TestCopyRefusals(t *testing.T) {
-	from := filepath.Join(t.TempDir(), "from.db")
-	makeRandom(t, rand.New(rand.NewPCG(3, 1)), from) //nolint:gosec // the same each time
-	good := readAll(t, from)
-	size := int64(len(good))
-	to := filepath.Join(t.TempDir(), "to.db")
+func TestSqueezeRefusals(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "squeezed.db")
+	makeRandom(t, rand.New(rand.NewPCG(3, 1)), path) //nolint:gosec // the same each time
 	t.Run("cancelled", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.ErrorIs(t, copyUsed(ctx, to, from, size), context.Canceled)
+		require.ErrorIs(t, squeeze(ctx, path, io.Discard), context.Canceled)
 	})
-	t.Run("no room", func(t *testing.T) {
-		require.ErrorContains(t, copyUsed(t.Context(), "/dev/full", from, size), "no space left")
+	t.Run("no file", func(t *testing.T) {
+		require.ErrorIs(t, squeeze(t.Context(), path+"-none", io.Discard), os.ErrNotExist)
 	})
 	t.Run("truncated", func(t *testing.T) {
-		require.ErrorContains(t, copyUsed(t.Context(), to, from, 8192), "truncated")
+		require.NoError(t, os.Truncate(path, 8192))
+		require.ErrorContains(t, squeeze(t.Context(), path, io.Discard), "truncated")
 	})
 }
 
-// Damage that Inspect would have found ends the copy with an error, never with a panic or a loop.
-func TestCopiesOfDamagedDatabasesEnd(t *testing.T) {
-	from := filepath.Join(t.TempDir(), "from.db")
+// Damage that Inspect would have found ends with an error, never with a panic or a loop.
+func TestSqueezeOfDamagedDatabasesEnds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "squeezed.db")
 	random := rand.New(rand.NewPCG(9, 1)) //nolint:gosec // the same each time
-	makeRandom(t, random, from)
-	good := readAll(t, from)
-	to := filepath.Join(t.TempDir(), "to.db")
+	makeRandom(t, random, path)
+	good := readAll(t, path)
 	for range 300 {
 		bad := bytes.Clone(good)
 		for range 1 + random.IntN(4) {
 			bad[random.IntN(len(bad)/pageSize)*pageSize+random.IntN(64)] = byte(random.IntN(256))
 		}
-		require.NoError(t, os.WriteFile(from, bad, 0o600))
-		_ = copyUsed(t.Context(), to, from, int64(len(bad)))
+		require.NoError(t, os.WriteFile(path, bad, 0o600))
+		_ = squeeze(t.Context(), path, io.Discard)
 	}
 }
 

@@ -4,65 +4,84 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"errors"
 	"hash/fnv"
 	"io"
 	"math/bits"
 	"os"
+
+	"golang.org/x/sync/errgroup"
 )
 
-// copyUsed writes the pages of a database that are in use into a new file, in their old order and without gaps. Only the numbers of pages change, so it
-// costs no more than reading the file twice. Rewriting entry by entry, as bbolt's own Compact does, costs several times what etcdutl takes for all of a
-// restore. The new file has no free list, as etcd's own have none.
-func copyUsed(ctx context.Context, to, from string, size int64) error {
-	source, err := os.Open(from)
+// squeeze moves the pages of a database that are in use to its front, in their old order, cuts the file behind them and writes what it now has to sum as
+// well. Only the numbers of pages change, so it costs about as much as reading the file twice; rewriting entry by entry, as bbolt's own Compact does, costs
+// several times what etcdutl takes for all of a restore. It works in the file itself, as a second copy costs more than all the rest once the disk cache is
+// full. A page never moves up, so none is overwritten before it is read; a file that squeeze leaves halfway is lost, and its maker begins again.
+// The file has no free list afterwards, as etcd's own have none.
+func squeeze(ctx context.Context, path string, sum io.Writer) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0o600)
 	if err != nil {
 		return scratchError(err)
 	}
-	defer func() { _ = source.Close() }()
-	m, err := readMeta(source, size)
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return scratchError(err)
+	}
+	m, err := readMeta(f, info.Size())
 	if err != nil {
 		return err
 	}
-	ahead := &readAhead{file: source, size: size, buffer: make([]byte, 0, readBuffer)}
-	c := &copier{database: database{file: ahead, meta: m, reached: newBitmap(m.pages), free: newBitmap(m.pages), reachedCount: 2}}
+	ahead := &readAhead{file: f, size: info.Size(), buffer: make([]byte, 0, readBuffer)}
+	c := &squeezer{database: database{file: ahead, meta: m, reached: newBitmap(m.pages), free: newBitmap(m.pages), reachedCount: 2}}
 	if err := c.reach(ctx); err != nil {
 		return err
 	}
-	target, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return scratchError(err)
-	}
-	defer func() { _ = target.Close() }()
-	if err := c.write(ctx, target); err != nil {
+	if err := alongside(sum, func(sum io.Writer) error { return c.write(ctx, io.MultiWriter(io.NewOffsetWriter(f, 0), sum)) }); err != nil {
 		return err
 	}
-	if err := target.Close(); err != nil {
+	if err := f.Truncate(int64(c.reachedCount) * m.pageSize); err != nil { //nolint:gosec // not above the file's size
+		return scratchError(err)
+	}
+	if err := f.Close(); err != nil {
 		return scratchError(err)
 	}
 	return nil
 }
 
-// copier renumbers pages: the new number of a page is the number of pages in use before it.
-type copier struct {
+// alongside lets a writer work in a goroutine of its own, at most one buffer behind.
+func alongside(to io.Writer, work func(io.Writer) error) error {
+	reader, writer := io.Pipe()
+	var group errgroup.Group
+	group.Go(func() error {
+		_, err := io.CopyBuffer(to, reader, make([]byte, readBuffer))
+		return err
+	})
+	err := work(writer)
+	return errors.Join(err, writer.Close(), group.Wait())
+}
+
+// squeezer renumbers pages: the new number of a page is the number of pages in use before it.
+type squeezer struct {
 	database
 	before []uint64 // pages in use before each word of reached
 }
 
-// copyDepth is the depth at which load allows for a leaf of any size.
-const copyDepth = maxRootDepth
+// squeezeDepth is the depth at which load allows for a leaf of any size.
+const squeezeDepth = maxRootDepth
 
 // reach marks the pages of all trees, those of buckets within buckets included. Each page is read into the same buffer, so what it refers to is noted first.
-func (c *copier) reach(ctx context.Context) error {
-	c.reached.set(0)
-	c.reached.set(1)
+func (s *squeezer) reach(ctx context.Context) error {
+	s.reached.set(0)
+	s.reached.set(1)
 	var below []uint64
-	for next := []uint64{c.meta.root}; len(next) > 0; {
+	for next := []uint64{s.meta.root}; len(next) > 0; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		id := next[len(next)-1]
 		next = next[:len(next)-1]
-		p, err := c.load(id, copyDepth)
+		p, err := s.load(id, squeezeDepth)
 		if err != nil {
 			return err
 		}
@@ -75,9 +94,9 @@ func (c *copier) reach(ctx context.Context) error {
 			next = append(next, below[i])
 		}
 	}
-	c.before = make([]uint64, len(c.reached))
-	for i := 1; i < len(c.reached); i++ {
-		c.before[i] = c.before[i-1] + uint64(bits.OnesCount64(c.reached[i-1]))
+	s.before = make([]uint64, len(s.reached))
+	for i := 1; i < len(s.reached); i++ {
+		s.before[i] = s.before[i-1] + uint64(bits.OnesCount64(s.reached[i-1]))
 	}
 	return nil
 }
@@ -111,31 +130,31 @@ func eachReference(p *page, each func(b []byte)) error {
 }
 
 // renumbered is the new number of a page in use.
-func (c *copier) renumbered(id uint64) uint64 {
+func (s *squeezer) renumbered(id uint64) uint64 {
 	word := id / 64
-	return c.before[word] + uint64(bits.OnesCount64(c.reached[word]&(1<<(id%64)-1)))
+	return s.before[word] + uint64(bits.OnesCount64(s.reached[word]&(1<<(id%64)-1)))
 }
 
-func (c *copier) write(ctx context.Context, target io.Writer) error {
+func (s *squeezer) write(ctx context.Context, target io.Writer) error {
 	out := bufio.NewWriterSize(target, readBuffer)
-	if err := c.writeMetas(out); err != nil {
+	if err := s.writeMetas(out); err != nil {
 		return err
 	}
-	for id := uint64(2); id < c.meta.pages; {
-		if !c.reached.has(id) {
+	for id := uint64(2); id < s.meta.pages; {
+		if !s.reached.has(id) {
 			id++
 			continue
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		p, err := c.read(id, copyDepth)
+		p, err := s.read(id, squeezeDepth)
 		if err != nil {
 			return err
 		}
-		binary.LittleEndian.PutUint64(p.data, c.renumbered(id))
+		binary.LittleEndian.PutUint64(p.data, s.renumbered(id))
 		err = eachReference(p, func(b []byte) {
-			binary.LittleEndian.PutUint64(b, c.renumbered(binary.LittleEndian.Uint64(b)))
+			binary.LittleEndian.PutUint64(b, s.renumbered(binary.LittleEndian.Uint64(b)))
 		})
 		if err != nil {
 			return err
@@ -143,7 +162,7 @@ func (c *copier) write(ctx context.Context, target io.Writer) error {
 		if _, err := out.Write(p.data); err != nil {
 			return scratchError(err)
 		}
-		id += uint64(len(p.data)) / uint64(c.meta.pageSize)
+		id += uint64(len(p.data)) / uint64(s.meta.pageSize)
 	}
 	if err := out.Flush(); err != nil {
 		return scratchError(err)
@@ -152,18 +171,18 @@ func (c *copier) write(ctx context.Context, target io.Writer) error {
 }
 
 // writeMetas writes both meta pages, of which the first is the younger, as in a snapshot.
-func (c *copier) writeMetas(out io.Writer) error {
+func (s *squeezer) writeMetas(out io.Writer) error {
 	le := binary.LittleEndian
 	for id := range uint64(2) {
-		b := make([]byte, c.meta.pageSize)
+		b := make([]byte, s.meta.pageSize)
 		le.PutUint64(b, id)
 		le.PutUint16(b[8:], flagMeta)
 		body := b[pageHeaderSize : pageHeaderSize+metaSize]
-		copy(body, c.meta.raw[:])
-		le.PutUint64(body[16:], c.renumbered(c.meta.root))
+		copy(body, s.meta.raw[:])
+		le.PutUint64(body[16:], s.renumbered(s.meta.root))
 		le.PutUint64(body[32:], noFreelist)
-		le.PutUint64(body[40:], c.reachedCount)
-		le.PutUint64(body[48:], max(c.meta.txid, 1)-id)
+		le.PutUint64(body[40:], s.reachedCount)
+		le.PutUint64(body[48:], max(s.meta.txid, 1)-id)
 		sum := fnv.New64a()
 		_, _ = sum.Write(body[:metaSummed])
 		le.PutUint64(body[metaSummed:], sum.Sum64())
