@@ -88,6 +88,7 @@ func play(t *testing.T, p *harness.Platform, d drama, how disturbance) outcome {
 	require.NoError(t, err)
 	tenant, err := p.InstallTenant(ctx, fmt.Sprintf("crash-%s-%s-%03d", d.name, how.name(), plays), time.Hour, harness.Quick(1))
 	require.NoError(t, err)
+	defer func() { require.NoError(t, tenant.Uninstall(context.WithoutCancel(ctx))) }()
 	s := &scenario{t: t, api: api, tenant: tenant, config: config}
 	s.start(ctx)
 	defer func() { s.now.Kill() }()

@@ -52,6 +52,12 @@ func (p *Platform) InstallTenant(ctx context.Context, namespace string, interval
 	return t, nil
 }
 
+// Uninstall deletes the release, as a tenant's end does, and does not wait: an etcd that nobody looks at any more costs the next test time.
+func (t *Tenant) Uninstall(ctx context.Context) error {
+	release := &fluxv2.HelmRelease{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: ReleaseName}}
+	return client.IgnoreNotFound(t.Client.Delete(ctx, release))
+}
+
 // Quick are values that make a tenant start fast: elliptic keys instead of the default RSA 4096, whose generation takes seconds of a core each.
 func Quick(replicas int) map[string]any {
 	return map[string]any{"replicas": replicas, "certificates": map[string]any{"privateKey": map[string]any{"algorithm": "ECDSA", "size": 256}}}

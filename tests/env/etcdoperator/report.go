@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -115,6 +116,9 @@ func (c clusters) countBudget(ctx context.Context, b *policyv1.PodDisruptionBudg
 	desired := int32(b.Spec.MinAvailable.IntValue())
 	b.Status.CurrentHealthy, b.Status.DesiredHealthy, b.Status.ExpectedPods = healthy, desired, int32(len(pods.Items))
 	b.Status.DisruptionsAllowed, b.Status.ObservedGeneration = max(0, healthy-desired), b.Generation
+	if equality.Semantic.DeepEqual(before.Status, b.Status) {
+		return nil
+	}
 	return client.IgnoreNotFound(c.client.Status().Patch(ctx, b, client.MergeFrom(before)))
 }
 
