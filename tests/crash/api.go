@@ -136,7 +136,7 @@ func (a *API) answer(r *http.Response) error {
 	if !isWrite(r.Request) || r.StatusCode >= 300 {
 		return nil
 	}
-	return a.journal.after(r.Request.Method + " " + shortPath(r.Request.URL.Path))
+	return a.journal.after(r.Request.Method + " " + quiet(shortPath(r.Request.URL.Path)))
 }
 
 func isWrite(r *http.Request) bool {
@@ -150,14 +150,18 @@ func isWrite(r *http.Request) bool {
 		!strings.Contains(path, "/authorization.k8s.io/")
 }
 
-// shortPath drops what is the same in every path: /apis/GROUP/VERSION/namespaces/NAMESPACE/.
+// shortPath drops what is the same in every path: /apis/GROUP/VERSION/ and namespaces/NAMESPACE/.
 func shortPath(path string) string {
-	if _, rest, ok := strings.Cut(path, "/namespaces/"); ok {
-		if _, resource, ok := strings.Cut(rest, "/"); ok {
-			return resource
-		}
+	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	skip := 3
+	if parts[0] == "api" {
+		skip = 2
 	}
-	return path
+	parts = parts[min(skip, len(parts)):]
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		parts = parts[2:]
+	}
+	return strings.Join(parts, "/")
 }
 
 // delay hands on what it reads when it is that old.

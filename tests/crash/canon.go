@@ -105,11 +105,15 @@ func canonical(o *unstructured.Unstructured, namespace string) (string, error) {
 	if o.GetKind() == "EtcdCluster" || o.GetKind() == "HelmRelease" {
 		line += " managers: " + strings.Join(managers, "; ")
 	}
-	line = strings.ReplaceAll(line, namespace, "<namespace>")
+	return quiet(strings.ReplaceAll(line, namespace, "<namespace>")), nil
+}
+
+// quiet replaces all noise.
+func quiet(s string) string {
 	for _, n := range noise {
-		line = n.pattern.ReplaceAllString(line, n.as)
+		s = n.pattern.ReplaceAllString(s, n.as)
 	}
-	return line, nil
+	return s
 }
 
 // sortConditions drops the order in which conditions appeared: they are a set.
