@@ -54,9 +54,14 @@ func (w *world) priorSuspension() any {
 	return nil
 }
 
-// leaveSuspended lets go of a release that must not run. The mark stays, so that a later restore knows whose suspension it is.
+// leaveSuspended lets go of a release that must not run. The mark stays, so that a later restore knows whose suspension it is, and so does a finalizer for
+// Departures: Flux does not uninstall what is suspended.
 func (r *Reconciler) leaveSuspended(ctx context.Context, w *world) error {
-	if err := r.patchRelease(ctx, w, map[string]any{"metadata": map[string]any{"finalizers": w.otherFinalizers()}}, "let go of"); err != nil {
+	finalizers := w.otherFinalizers()
+	if w.seen.Release.Suspended && w.seen.Release.Marked {
+		finalizers = append(finalizers, backupsv1alpha1.UninstallFinalizer)
+	}
+	if err := r.patchRelease(ctx, w, map[string]any{"metadata": map[string]any{"finalizers": finalizers}}, "let go of"); err != nil {
 		return err
 	}
 	if w.seen.Release.Suspended {
@@ -66,21 +71,31 @@ func (r *Reconciler) leaveSuspended(ctx context.Context, w *world) error {
 	return nil
 }
 
-func (w *world) otherFinalizers() []string {
-	return slices.DeleteFunc(slices.Clone(w.release.object.GetFinalizers()), func(f string) bool { return f == backupsv1alpha1.RestoreFinalizer })
+func (w *world) otherFinalizers() []string { return othersFinalizers(w.release.object) }
+
+// othersFinalizers are those that are not ours, of this restore or of an earlier one.
+func othersFinalizers(release *unstructured.Unstructured) []string {
+	return slices.DeleteFunc(slices.Clone(release.GetFinalizers()), func(f string) bool {
+		return f == backupsv1alpha1.RestoreFinalizer || f == backupsv1alpha1.UninstallFinalizer
+	})
 }
 
 func (r *Reconciler) patchRelease(ctx context.Context, w *world, patch map[string]any, verb string) error {
+	return patchRelease(ctx, r.Client, w.release.object, patch, verb)
+}
+
+// patchRelease changes exactly the version that was read.
+func patchRelease(ctx context.Context, c client.Client, release *unstructured.Unstructured, patch map[string]any, verb string) error {
 	metadata, _ := patch["metadata"].(map[string]any)
-	metadata["resourceVersion"] = w.release.object.GetResourceVersion()
+	metadata["resourceVersion"] = release.GetResourceVersion()
 	raw, err := json.Marshal(patch)
 	if err != nil {
 		return err
 	}
 	target := &unstructured.Unstructured{}
-	target.SetGroupVersionKind(w.release.object.GroupVersionKind())
-	target.SetNamespace(w.release.object.GetNamespace())
-	target.SetName(w.release.object.GetName())
-	err = r.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, raw), client.FieldOwner(FieldManager))
+	target.SetGroupVersionKind(release.GroupVersionKind())
+	target.SetNamespace(release.GetNamespace())
+	target.SetName(release.GetName())
+	err = c.Patch(ctx, target, client.RawPatch(types.MergePatchType, raw), client.FieldOwner(FieldManager))
 	return refused(err, backupsv1alpha1.ReasonReleaseUnsafe, fmt.Sprintf("%s HelmRelease %q", verb, target.GetName()))
 }

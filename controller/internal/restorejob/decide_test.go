@@ -410,11 +410,8 @@ func brokenRule(s Seen, d Decision) string {
 			return "a safety copy stays while a seed may read it"
 		}
 	case ActionResume:
-		if !s.Record.Outcome.Resume {
-			return "a release resumes only by the outcome"
-		}
-		if !s.latched() && !s.Release.Deleting && !s.Namespace.Terminating {
-			return "a release resumes only onto a latched cluster"
+		if !s.Release.Deleting && !s.Namespace.Terminating && (!s.Record.Outcome.Resume || !s.latched()) {
+			return "a release that stays resumes only by the outcome, and onto a latched cluster"
 		}
 	case ActionConclude:
 		if s.Record.DeleteIntended && d.Outcome.Resume && d.Row != RowGiveUp && !s.latched() {

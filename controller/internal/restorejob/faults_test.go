@@ -358,7 +358,7 @@ func TestC35SeedTroubleAndBootstrapFailed(t *testing.T) {
 	require.Contains(t, job.Status.Message, "NoSuchKey")
 	require.Contains(t, job.Status.Message, `HelmRelease "etcd" stays suspended`)
 	require.Equal(t, true, g.suspended())
-	require.Equal(t, []string{"tests/helm"}, g.helmRelease().GetFinalizers())
+	require.Equal(t, []string{"tests/helm", backupsv1alpha1.UninstallFinalizer}, g.helmRelease().GetFinalizers())
 	require.Len(t, g.records(), 1)
 	deadline, _ := number(g.cluster().Object, "spec", "progressDeadlineSeconds")
 	require.EqualValues(t, 600, deadline)
@@ -372,6 +372,7 @@ func TestC35SeedTroubleAndBootstrapFailed(t *testing.T) {
 	require.Contains(t, messageOf(job, "Captured"), "OlderRecord")
 	require.Empty(t, g.records())
 	require.Nil(t, g.suspended())
+	require.Equal(t, []string{"tests/helm"}, g.helmRelease().GetFinalizers())
 }
 
 func messageOf(job *backupsv1alpha1.RestoreJob, kind string) string {

@@ -48,9 +48,9 @@ var finalRows = []Row{
 }
 
 // mayResume tells that the release can go back to work. Without a latched cluster it would bring up an empty one, at once or as soon as the one that somebody
-// deletes is gone; a release that is being deleted brings up nothing.
+// deletes is gone; a release that is being deleted brings up nothing, however the restore ended.
 func (s Seen) mayResume() bool {
-	return s.Record.Outcome.Resume && (s.latched() || s.Release.Deleting || s.Namespace.Terminating)
+	return s.Release.Deleting || s.Namespace.Terminating || (s.Record.Outcome.Resume && s.latched())
 }
 
 // lastPlace tells that the captured cluster is neither there nor on purpose on its way out with its application, so that its spec is in the record only.

@@ -37,6 +37,8 @@ func strandedCases() []decideCase {
 		at(RowResume, "the application goes", Do, ActionResume, func(s *Seen) { s.Release.Deleting = true }),
 		at(RowUninstall, "and Flux has not uninstalled it", Do, ActionUninstall, going),
 		at(RowUninstall, "somebody has resumed it", Do, ActionUninstall, func(s *Seen) { going(s); s.Release.Suspended, s.Release.Marked = false, false }),
+		at(RowUninstall, "the outcome left it suspended", Do, ActionUninstall, func(s *Seen) { going(s); s.Record.Outcome = &broken }),
+		at(RowResume, "the outcome left it suspended, and the namespace goes", Do, ActionResume, func(s *Seen) { s.Record.Outcome, s.Namespace.Terminating = &broken, true }),
 		at(RowAwaitUninstall, "it does", Wait, "", func(s *Seen) { resumed(s); s.Release.UninstallSince = now.Add(-4 * time.Minute) }),
 		at(RowUninstallLeft, "it does not", Intend, ActionUninstallLeft, func(s *Seen) { resumed(s); s.Release.UninstallSince = now.Add(-5 * time.Minute) }),
 		at(RowResume, "said so", Do, ActionResume, func(s *Seen) { resumed(s); s.Release.UninstallSince, s.Record.Left = now.Add(-time.Hour), "x" }),

@@ -53,6 +53,9 @@ const (
 // RestoreFinalizer keeps a RestoreJob, and the HelmRelease that it paused, until the restore has ended.
 const RestoreFinalizer = "cozy-etcd.io/restore"
 
+// UninstallFinalizer keeps a HelmRelease that a failed restore left suspended, when it is deleted later, until Flux has uninstalled it.
+const UninstallFinalizer = "cozy-etcd.io/uninstall"
+
 // Annotations of a restore.
 const (
 	// AnnotationRestoredBy on an EtcdCluster is the UID of the RestoreJob that created it.
