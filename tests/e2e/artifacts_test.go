@@ -27,6 +27,16 @@ type artifacts struct {
 	runs   int
 }
 
+func artifactsOf(t *testing.T, tenant *harness.Tenant) *artifacts {
+	t.Helper()
+	a := &artifacts{t: t, tenant: tenant}
+	a.key, _ = platform.S3.Key(a.backup().Status.Artifact.URI)
+	var err error
+	a.good, err = platform.S3.Get(t.Context(), a.key)
+	require.NoError(t, err)
+	return a
+}
+
 func (a *artifacts) get(name string, o client.Object) {
 	a.t.Helper()
 	require.NoError(a.t, platform.Client.Get(a.t.Context(), types.NamespacedName{Namespace: a.tenant.Namespace, Name: name}, o))
@@ -102,25 +112,13 @@ func (a *artifacts) refused(reason string, says ...string) {
 func TestBadArtifactsLeaveTheClusterAlone(t *testing.T) {
 	ctx := t.Context()
 	controller := startController(t)
-	tenant, err := platform.InstallTenant(ctx, "bad-artifacts", time.Hour, harness.Quick(1))
-	require.NoError(t, err)
-	_, err = tenant.AwaitWhole(ctx, 1, time.Minute)
-	require.NoError(t, err)
-	c, err := tenant.DataStoreClient(ctx)
-	require.NoError(t, err)
-	defer func() { _ = c.Close() }()
+	tenant := newTenant(t, "bad-artifacts", time.Hour, harness.Quick(1))
+	c := dataStoreClient(t, tenant)
 	require.NoError(t, harness.Write(ctx, c, "/registry", "good", 200))
-	_, err = tenant.Backup(ctx, "b1")
-	require.NoError(t, err)
-	_, err = tenant.AwaitBackup(ctx, "b1", time.Minute)
-	require.NoError(t, err)
-	a := &artifacts{t: t, tenant: tenant}
-	artifact := a.backup().Status.Artifact
-	a.key, _ = platform.S3.Key(artifact.URI)
-	a.good, err = platform.S3.Get(ctx, a.key)
-	require.NoError(t, err)
+	backUp(t, tenant, "b1")
+	a := artifactsOf(t, tenant)
 
-	a.spoiledRuns(t, a.cases(artifact))
+	a.spoiledRuns(t, a.cases(a.backup().Status.Artifact))
 	misfit := misfits(t)
 	misfit.spoiledRuns(t, operatorCannot())
 	t.Run("no room in the scratch folder", func(t *testing.T) {

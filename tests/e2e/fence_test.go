@@ -37,14 +37,9 @@ func fenced(err error) bool {
 // backedUp is a tenant of one member with a backup b1, and the cluster as the chart makes it.
 func backedUp(t *testing.T, namespace string) (*harness.Tenant, *etcdv1alpha2.EtcdCluster) {
 	t.Helper()
-	ctx := t.Context()
-	tenant, err := platform.InstallTenant(ctx, namespace, time.Hour, harness.Quick(1))
-	require.NoError(t, err)
-	old, err := tenant.AwaitWhole(ctx, 1, time.Minute)
-	require.NoError(t, err)
-	_, err = tenant.Backup(ctx, "b1")
-	require.NoError(t, err)
-	_, err = tenant.AwaitBackup(ctx, "b1", time.Minute)
+	tenant := newTenant(t, namespace, time.Hour, harness.Quick(1))
+	backUp(t, tenant, "b1")
+	old, err := tenant.Cluster(t.Context())
 	require.NoError(t, err)
 	return tenant, old
 }
@@ -258,9 +253,8 @@ func fenceLease(namespace, release string) *coordinationv1.Lease {
 func TestC60AFreshInstallPassesTheFenceOfAnUninstalledRelease(t *testing.T) {
 	ctx := t.Context()
 	startController(t)
-	tenant, err := platform.InstallTenant(ctx, "fence-left", time.Hour, harness.Quick(1))
-	require.NoError(t, err)
-	old, err := tenant.AwaitWhole(ctx, 1, time.Minute)
+	tenant := newTenant(t, "fence-left", time.Hour, harness.Quick(1))
+	old, err := tenant.Cluster(ctx)
 	require.NoError(t, err)
 	hr := &fluxv2.HelmRelease{}
 	require.NoError(t, platform.Client.Get(ctx, key(tenant.Namespace, harness.ReleaseName), hr))

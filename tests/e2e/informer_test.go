@@ -92,11 +92,9 @@ func TestInformersEndWithExactlyTheRestoredSet(t *testing.T) {
 func startTenantAPI(t *testing.T, namespace string) *tenantAPI {
 	t.Helper()
 	ctx := t.Context()
-	tenant, err := platform.InstallTenant(ctx, namespace, time.Hour, harness.Quick(1))
-	require.NoError(t, err)
-	_, err = tenant.AwaitWhole(ctx, 1, time.Minute)
-	require.NoError(t, err)
+	tenant := newTenant(t, namespace, time.Hour, harness.Quick(1))
 	a := &tenantAPI{t: t, tenant: tenant, want: map[string]string{}}
+	var err error
 	a.server, err = platform.TenantAPIServer(ctx, namespace, namespace, namespace)
 	require.NoError(t, err)
 	t.Cleanup(a.server.Stop)
@@ -121,20 +119,12 @@ func (a *tenantAPI) inform() {
 // backup makes the first objects and returns the snapshot of them.
 func (a *tenantAPI) backup() []byte {
 	a.t.Helper()
-	ctx := a.t.Context()
 	a.create(a.t, "kept", 200)
 	for i := range 200 {
 		a.want[name("kept", i)] = "kept"
 	}
-	_, err := a.tenant.Backup(ctx, "b1")
-	require.NoError(a.t, err)
-	_, err = a.tenant.AwaitBackup(ctx, "b1", time.Minute)
-	require.NoError(a.t, err)
-	b := &artifacts{t: a.t, tenant: a.tenant}
-	key, _ := platform.S3.Key(b.backup().Status.Artifact.URI)
-	content, err := platform.S3.Get(ctx, key)
-	require.NoError(a.t, err)
-	return content
+	backUp(a.t, a.tenant, "b1")
+	return artifactsOf(a.t, a.tenant).good
 }
 
 func name(kind string, i int) string { return fmt.Sprintf("%s-%03d", kind, i) }

@@ -9,9 +9,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	"github.com/cozy-etcd/cozy-etcd/tests/env"
 	"github.com/cozy-etcd/cozy-etcd/tests/harness"
 )
@@ -58,4 +61,34 @@ func startController(t *testing.T, extra ...string) *harness.Controller {
 		}
 	})
 	return c
+}
+
+// newTenant brings up an etcd of one member, which goes when the test ends.
+func newTenant(t *testing.T, namespace string, interval time.Duration, values map[string]any) *harness.Tenant {
+	t.Helper()
+	tenant, err := platform.InstallTenant(t.Context(), namespace, interval, values)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, tenant.Uninstall(context.Background())) })
+	_, err = tenant.AwaitWhole(t.Context(), 1, time.Minute)
+	require.NoError(t, err)
+	return tenant
+}
+
+// dataStoreClient logs in with nothing but the tenant's DataStore, until the test ends.
+func dataStoreClient(t *testing.T, tenant *harness.Tenant) *clientv3.Client {
+	t.Helper()
+	c, err := tenant.DataStoreClient(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// backUp runs a BackupJob to its end.
+func backUp(t *testing.T, tenant *harness.Tenant, name string) *backupsv1alpha1.BackupJob {
+	t.Helper()
+	_, err := tenant.Backup(t.Context(), name)
+	require.NoError(t, err)
+	job, err := tenant.AwaitBackup(t.Context(), name, time.Minute)
+	require.NoError(t, err)
+	return job
 }

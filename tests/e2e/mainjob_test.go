@@ -15,22 +15,15 @@ import (
 func TestBackUpDamageRestore(t *testing.T) {
 	ctx := t.Context()
 	startController(t)
-	tenant, err := platform.InstallTenant(ctx, "main-job", 5*time.Minute, harness.Quick(1))
+	tenant := newTenant(t, "main-job", 5*time.Minute, harness.Quick(1))
+	old, err := tenant.Cluster(ctx)
 	require.NoError(t, err)
-	old, err := tenant.AwaitWhole(ctx, 1, time.Minute)
-	require.NoError(t, err)
-
-	c, err := tenant.DataStoreClient(ctx)
-	require.NoError(t, err)
-	defer func() { _ = c.Close() }()
+	c := dataStoreClient(t, tenant)
 	require.NoError(t, harness.Write(ctx, c, "/registry", "good", 20))
 	want, err := harness.ReadKeys(ctx, c)
 	require.NoError(t, err)
 
-	_, err = tenant.Backup(ctx, "b1")
-	require.NoError(t, err)
-	job, err := tenant.AwaitBackup(ctx, "b1", time.Minute)
-	require.NoError(t, err)
+	job := backUp(t, tenant, "b1")
 	require.NotNil(t, job.Status.StartedAt)
 	require.NotNil(t, job.Status.CompletedAt)
 	backup := &backupsv1alpha1.Backup{}

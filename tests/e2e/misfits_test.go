@@ -33,14 +33,8 @@ func misfits(t *testing.T) *artifacts {
 	ctx := t.Context()
 	values := harness.Quick(1)
 	values["version"] = "3.5.35"
-	tenant, err := platform.InstallTenant(ctx, "misfits", time.Hour, values)
-	require.NoError(t, err)
-	_, err = tenant.AwaitWhole(ctx, 1, time.Minute)
-	require.NoError(t, err)
-	_, err = tenant.Backup(ctx, "b1")
-	require.NoError(t, err)
-	_, err = tenant.AwaitBackup(ctx, "b1", time.Minute)
-	require.NoError(t, err)
+	tenant := newTenant(t, "misfits", time.Hour, values)
+	backUp(t, tenant, "b1")
 	require.NoError(t, platform.Client.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: "root"}, StringData: map[string]string{"username": "root", "password": "changed since"},
 	}))
@@ -48,11 +42,7 @@ func misfits(t *testing.T) *artifacts {
 	recreate(t, tenant, func(c *etcdv1alpha2.EtcdCluster) {
 		c.Spec.Auth = &etcdv1alpha2.AuthSpec{Enabled: true, RootCredentialsSecretRef: &corev1.LocalObjectReference{Name: "root"}}
 	})
-	a := &artifacts{t: t, tenant: tenant}
-	a.key, _ = platform.S3.Key(a.backup().Status.Artifact.URI)
-	a.good, err = platform.S3.Get(ctx, a.key)
-	require.NoError(t, err)
-	return a
+	return artifactsOf(t, tenant)
 }
 
 // hold puts another snapshot in the place of the Backup's, and lets the Backup say so.

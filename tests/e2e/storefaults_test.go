@@ -42,21 +42,13 @@ func backupThrough(t *testing.T, tenant *harness.Tenant, job string) *s3.Proxy {
 func TestStoreFaultsDuringARestore(t *testing.T) {
 	ctx := t.Context()
 	startController(t)
-	tenant, err := platform.InstallTenant(ctx, "store-faults", time.Hour, harness.Quick(1))
-	require.NoError(t, err)
-	_, err = tenant.AwaitWhole(ctx, 1, time.Minute)
-	require.NoError(t, err)
-	c, err := tenant.DataStoreClient(ctx)
-	require.NoError(t, err)
-	defer func() { _ = c.Close() }()
+	tenant := newTenant(t, "store-faults", time.Hour, harness.Quick(1))
+	c := dataStoreClient(t, tenant)
 	require.NoError(t, harness.Write(ctx, c, "/registry", "good", 200))
 	want, err := harness.ReadKeys(ctx, c)
 	require.NoError(t, err)
 	proxy := backupThrough(t, tenant, "b1")
-	a := &artifacts{t: t, tenant: tenant}
-	a.key, _ = platform.S3.Key(a.backup().Status.Artifact.URI)
-	a.good, err = platform.S3.Get(ctx, a.key)
-	require.NoError(t, err)
+	a := artifactsOf(t, tenant)
 	require.NoError(t, harness.Write(ctx, c, "/registry", "bad", 100))
 
 	t.Run("an object that is not there, without s3:ListBucket", func(t *testing.T) {
