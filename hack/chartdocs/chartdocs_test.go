@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -64,6 +65,19 @@ func TestSchema(t *testing.T) {
 	require.Regexp(t, wait["pattern"], "1h30m")
 	require.NotRegexp(t, wait["pattern"], "1d")
 	require.NotContains(t, properties["free"], "additionalProperties")
+}
+
+// Where a template checks the types, the schema lets scalars of any type come so far.
+func TestCheckedSchema(t *testing.T) {
+	dir := write(t, strings.Replace(sample, "\n# @accept", "\n# @checked\n# @accept", 1)+"# Several.\nmany: []\n", "# T\n")
+	require.NoError(t, run(dir, false))
+	text, err := os.ReadFile(filepath.Join(dir, "values.schema.json"))
+	require.NoError(t, err)
+	var schema struct{ Properties map[string]map[string]any }
+	require.NoError(t, json.Unmarshal(text, &schema))
+	require.Equal(t, []any{"integer", "string", "number", "boolean"}, schema.Properties["count"]["type"])
+	require.Equal(t, []any{"object", "null", "string", "number", "boolean"}, schema.Properties["nested"]["type"])
+	require.Equal(t, []any{"array", "null", "string", "number", "boolean"}, schema.Properties["many"]["type"])
 }
 
 func TestTable(t *testing.T) {

@@ -6,11 +6,13 @@
 // A comment above a key is its description. Lines that start with @ say more:
 //
 //	@section TITLE      starts a table in the README
-//	@type NAME          string, integer, boolean, quantity, duration, map (free-form) or object; default: read from the value
+//	@type NAME          string, integer, boolean, quantity, duration, list, map (free-form) or object; default: read from the value
 //	@schema {JSON}      keywords merged into the generated property
 //	@required           the key can neither be removed with null nor left out
 //	@optional           the empty string stands for "not given" besides what the type allows
 //	@accept KEY TEXT    at the head of the file: a key that is allowed without being a parameter
+//	@checked            at the head of the file: a template of the chart checks every type and says what stands there, which a schema cannot; so the
+//	                    schema lets scalars through wherever they stand
 package main
 
 import (

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 type document struct {
 	accepted []accepted
 	params   []*param
+	checked  bool
 }
 
 // accepted is a key that users may set although the chart has no parameter of that name.
@@ -36,7 +38,7 @@ func parse(source []byte) (*document, error) {
 	if len(root.Content) != 1 || root.Content[0].Kind != yaml.MappingNode {
 		return nil, errors.New("not a mapping")
 	}
-	doc := &document{}
+	doc := &document{checked: bytes.Contains(source, []byte("\n# @checked\n"))}
 	for _, line := range strings.Split(string(source), "\n") {
 		if rest, ok := strings.CutPrefix(line, "# @accept "); ok {
 			name, text, _ := strings.Cut(rest, " ")
@@ -87,7 +89,7 @@ func (p *param) annotate(comment string) error {
 			p.required = true
 		case "@optional":
 			p.optional = true
-		case "@accept":
+		case "@accept", "@checked":
 		case "@schema":
 			if err := json.Unmarshal([]byte(rest), &p.keywords); err != nil {
 				return fmt.Errorf("@schema: %w", err)
@@ -112,6 +114,8 @@ func typeOf(value *yaml.Node) string {
 	switch {
 	case value.Kind == yaml.MappingNode:
 		return "object"
+	case value.Kind == yaml.SequenceNode:
+		return "list"
 	case value.Tag == "!!int":
 		return "integer"
 	case value.Tag == "!!bool":

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 )
 
@@ -15,6 +16,7 @@ var types = map[string]map[string]any{
 	"boolean": {"type": []string{"boolean"}},
 	"object":  {"type": []string{"object"}, "additionalProperties": false},
 	"map":     {"type": []string{"object"}},
+	"list":    {"type": []string{"array"}},
 	"quantity": {"type": []string{"string", "number"}, "exclusiveMinimum": 0,
 		"pattern": `^[+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$`},
 	"duration": {"type": []string{"string"},
@@ -22,7 +24,7 @@ var types = map[string]map[string]any{
 }
 
 func renderSchema(doc *document) ([]byte, error) {
-	properties, required, err := renderProperties(doc.params)
+	properties, required, err := renderProperties(doc.params, doc.checked)
 	if err != nil {
 		return nil, err
 	}
@@ -45,10 +47,10 @@ func renderSchema(doc *document) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-func renderProperties(params []*param) (properties map[string]any, required []string, err error) {
+func renderProperties(params []*param, checked bool) (properties map[string]any, required []string, err error) {
 	properties, required = map[string]any{}, []string{}
 	for _, p := range params {
-		property, err := p.property()
+		property, err := p.property(checked)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", p.path, err)
 		}
@@ -61,11 +63,14 @@ func renderProperties(params []*param) (properties map[string]any, required []st
 }
 
 // property is the JSON schema of one parameter. Whatever is not required may be null, which is how Helm users take a default away.
-func (p *param) property() (map[string]any, error) {
+func (p *param) property(checked bool) (map[string]any, error) {
 	property := maps.Clone(types[p.typeName])
 	property["description"] = p.description
 	if !p.required {
 		property["type"] = append(append([]string{}, property["type"].([]string)...), "null")
+	}
+	if checked {
+		property["type"] = withScalars(property["type"].([]string))
 	}
 	if names := property["type"].([]string); len(names) == 1 {
 		property["type"] = names[0]
@@ -75,7 +80,7 @@ func (p *param) property() (map[string]any, error) {
 		property["pattern"] = "^$|" + pattern
 	}
 	if p.typeName == "object" {
-		properties, required, err := renderProperties(p.children)
+		properties, required, err := renderProperties(p.children, checked)
 		if err != nil {
 			return nil, err
 		}
@@ -88,6 +93,17 @@ func (p *param) property() (map[string]any, error) {
 	}
 	property["default"] = value
 	return property, nil
+}
+
+// withScalars adds the scalar types that are not among the given ones. An integer is a number to JSON schema.
+func withScalars(names []string) []string {
+	all := slices.Clone(names)
+	for _, scalar := range []string{"string", "number", "boolean"} {
+		if !slices.Contains(all, scalar) {
+			all = append(all, scalar)
+		}
+	}
+	return all
 }
 
 // defaultText is the default as a cell of the README table.

@@ -123,6 +123,7 @@ func TestC15LifetimesAndKeys(t *testing.T) {
 		"certificates: {privateKey: {algorithm: DSA}}":              "'DSA'",
 		"certificates: {leaf: {duration: 90d}}":                     "'90d'",
 		"certificates: {leaf: {duration: null}}":                    "duration",
+		"certificates: {ca: {duration: 2562048h}}":                  "certificates.ca.duration: 2562048h is more than",
 	} {
 		_, err := Render(Request{Values: values})
 		require.ErrorContains(t, err, want, values)

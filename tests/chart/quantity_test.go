@@ -88,7 +88,7 @@ func TestC01RandomQuantities(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 1))
 	var sizes, want []string
-	for len(sizes) < 5000 {
+	for len(sizes) < 2000 {
 		size := randomQuantity(random)
 		if quota, ok := wantQuota(size); ok {
 			sizes, want = append(sizes, size), append(want, fmt.Sprintf("%s %d", size, quota))
@@ -174,6 +174,7 @@ func TestResources(t *testing.T) {
 		"_cluster: {cpu-allocation-ratio: 0.5}":     "_cluster.cpu-allocation-ratio",
 		"_cluster: {cpu-allocation-ratio: \"-10\"}": "_cluster.cpu-allocation-ratio",
 		"_cluster: {cpu-allocation-ratio: ten}":     "_cluster.cpu-allocation-ratio",
+		"_cluster: {cpu-allocation-ratio: 0}":       "_cluster.cpu-allocation-ratio",
 	} {
 		_, err := cluster(t, values)
 		require.ErrorContains(t, err, field, values)
@@ -201,7 +202,7 @@ func TestC03ExplicitQuota(t *testing.T) {
 		require.ErrorContains(t, err, "quotaBackendBytes", values)
 		require.ErrorContains(t, err, "larger than the volume", values)
 	}
-	for _, values := range []string{"quotaBackendBytes: 0", "quotaBackendBytes: -1", "quotaBackendBytes: much", "quotaBackendBytes: \"0\""} {
+	for _, values := range []string{"quotaBackendBytes: 0", "quotaBackendBytes: -1", "quotaBackendBytes: much", "quotaBackendBytes: \"0\"", "quotaBackendBytes: 2", "quotaBackendBytes: 2147m", "quotaBackendBytes: true"} {
 		_, err := cluster(t, values)
 		require.ErrorContains(t, err, "quotaBackendBytes", values)
 	}

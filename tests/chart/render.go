@@ -34,6 +34,7 @@ type Request struct {
 	Namespace  string
 	Values     string
 	SkipSchema bool
+	Kinds      []string // group/version/Kind that a server would serve; none where there is no server
 }
 
 // Render gives the release as Helm would store it.
@@ -54,6 +55,7 @@ func Render(r Request) (*release.Release, error) {
 	install.ClientOnly, install.DryRun, install.SkipSchemaValidation = true, true, r.SkipSchema
 	install.ReleaseName, install.Namespace = or(r.Release, "etcd"), or(r.Namespace, "tenant-a")
 	install.KubeVersion = &chartutil.KubeVersion{Version: "v1.33.0", Major: "1", Minor: "33"}
+	install.APIVersions = r.Kinds
 	return install.Run(loaded, values)
 }
 

@@ -5,6 +5,7 @@ What the schema cannot say, or says only where it is consulted. Each check rende
 {{- include "etcd.check.release" . -}}
 {{- include "etcd.check.version" . -}}
 {{- include "etcd.check.replicas" . -}}
+{{- include "etcd.check.domain" . -}}
 {{- include "etcd.check.certificates" . -}}
 {{- end }}
 
@@ -50,6 +51,9 @@ What the schema cannot say, or says only where it is consulted. Each check rende
 {{/* etcd.check.lifetime: {field, given{duration, renewBefore}}: the seconds between renewal and end, which cert-manager puts at a third where nothing is said. */}}
 {{- define "etcd.check.lifetime" -}}
 {{- $life := include "etcd.tls.seconds" (dict "field" (printf "%s.duration" .field) "value" .given.duration) | int64 -}}
+{{- if gt $life 9223200000 -}}
+  {{- fail (printf "%s.duration: %s is more than the 2562000h (292 years) that cert-manager can read" .field .given.duration) -}}
+{{- end -}}
 {{- if lt $life 3600 -}}
   {{- fail (printf "%s.duration: %s is under the hour that cert-manager asks for" .field .given.duration) -}}
 {{- end -}}

@@ -2,6 +2,7 @@
 What an upgrade must not do to objects that are already there. Without a cluster to look at (helm template), nothing is found and nothing is refused.
 */}}
 {{- define "etcd.live.checks" -}}
+{{- include "etcd.live.served" . -}}
 {{- $cluster := lookup "etcd-operator.cozystack.io/v1alpha2" "EtcdCluster" .Release.Namespace (include "etcd.name" .) -}}
 {{- if $cluster -}}
   {{- include "etcd.live.terminating" (dict "kind" "EtcdCluster" "object" $cluster "hint" "wait until it is gone") -}}
@@ -12,6 +13,24 @@ What an upgrade must not do to objects that are already there. Without a cluster
 {{- include "etcd.live.leftovers" . -}}
 {{- if .Values.dataStore.enabled -}}
   {{- include "etcd.live.dataStore" . -}}
+  {{- include "etcd.live.renamed" . -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+A look-up of a kind that the server does not know fails, and says nothing of the remedy. Without a server the list holds versions only, no kinds, and nobody is asked.
+*/}}
+{{- define "etcd.live.served" -}}
+{{- if .Capabilities.APIVersions.Has "v1/Secret" -}}
+  {{- $kinds := dict "etcd-operator.cozystack.io/v1alpha2/EtcdCluster" "install the cozystack etcd-operator, v0.5.4 or later" "cert-manager.io/v1/Certificate" "install cert-manager, 1.18 or later" -}}
+  {{- if .Values.dataStore.enabled -}}
+    {{- $_ := set $kinds "kamaji.clastix.io/v1alpha1/DataStore" "install Kamaji, or set dataStore.enabled to false" -}}
+  {{- end -}}
+  {{- range $kind, $remedy := $kinds -}}
+    {{- if not ($.Capabilities.APIVersions.Has $kind) -}}
+      {{- fail (printf "the cluster does not serve %s: %s" $kind $remedy) -}}
+    {{- end -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}
 
@@ -46,47 +65,6 @@ What an upgrade must not do to objects that are already there. Without a cluster
 {{- end -}}
 {{- with get .spec "auth" -}}
   {{- include "etcd.live.refuse" (dict "value" "auth" "field" "spec.auth" "live" (toJson .) "wanted" "none") -}}
-{{- end -}}
-{{- end }}
-
-{{/* A pinned key that no longer fits its Certificate stops cert-manager; a new one would part members from their clients. */}}
-{{- define "etcd.live.authority" -}}
-{{- $key := .Values.certificates.privateKey -}}
-{{- $certificate := lookup "cert-manager.io/v1" "Certificate" .Release.Namespace "etcd-ca" -}}
-{{- with dig "spec" "privateKey" dict $certificate -}}
-  {{- if and .algorithm (or (ne .algorithm $key.algorithm) (ne (int .size) (int $key.size))) -}}
-    {{- fail (printf "certificates.privateKey: the running authority etcd-ca has a key %s %v, these values give %s %v. That would re-key both authorities under running members; put the former values back, or rotate the authorities by the runbook" .algorithm .size $key.algorithm $key.size) -}}
-  {{- end -}}
-{{- end -}}
-{{- end }}
-
-{{/*
-cert-manager keeps a leaf that is still valid, also when its authority has been made anew: members would trust one authority and clients come with another.
-*/}}
-{{- define "etcd.live.leftovers" -}}
-{{- range $authority, $leaves := dict "etcd-ca-tls" (list "etcd-server-tls" "etcd-client-tls") "etcd-peer-ca-tls" (list "etcd-peer-tls") -}}
-  {{- $secret := lookup "v1" "Secret" $.Release.Namespace $authority -}}
-  {{- if not (dig "data" "tls.key" "" $secret) -}}
-    {{- range $leaves -}}
-      {{- if dig "data" "tls.crt" "" (lookup "v1" "Secret" $.Release.Namespace .) -}}
-        {{- fail (printf "Secret %s is left from an earlier install, but that of its authority, %s, is gone. The two would never fit again; delete %s (all five etcd-*-tls Secrets belong together), then try again" . $authority .) -}}
-      {{- end -}}
-    {{- end -}}
-  {{- end -}}
-{{- end -}}
-{{- end }}
-
-{{/* The DataStore is cluster-scoped, so two tenants can ask for one name. */}}
-{{- define "etcd.live.dataStore" -}}
-{{- $name := include "etcd.dataStoreName" . -}}
-{{- $store := lookup "kamaji.clastix.io/v1alpha1" "DataStore" "" $name -}}
-{{- if $store -}}
-  {{- $annotations := $store.metadata.annotations | default dict -}}
-  {{- $owner := printf "%s/%s" (get $annotations "meta.helm.sh/release-namespace") (get $annotations "meta.helm.sh/release-name") -}}
-  {{- if and (ne $owner "/") (ne $owner (printf "%s/%s" .Release.Namespace .Release.Name)) -}}
-    {{- fail (printf "dataStore.name: DataStore %q belongs to the release %s; set dataStore.name to a name of your own, or dataStore.enabled to false" $name $owner) -}}
-  {{- end -}}
-  {{- include "etcd.live.terminating" (dict "kind" "DataStore" "object" $store "hint" "it stays until no TenantControlPlane uses it; delete or move those first") -}}
 {{- end -}}
 {{- end }}
 

@@ -12,7 +12,20 @@ etcd
 {{/* The DNS domain of the Kubernetes cluster: the tenant's word, then the platform's, then what kubeadm uses. */}}
 {{- define "etcd.clusterDomain" -}}
 {{- $platform := get (.Values._cluster | default dict) "cluster-domain" -}}
-{{- .Values.clusterDomain | default $platform | default "cluster.local" -}}
+{{- .Values.clusterDomain | default $platform | default "cluster.local" | toString -}}
+{{- end }}
+
+{{/* etcd.check.domain: a name in a certificate that no look-up ever gives would part the members without a word. The longest is that of a member's alias. */}}
+{{- define "etcd.check.domain" -}}
+{{- $field := ternary "clusterDomain" "_cluster.cluster-domain" (not (empty .Values.clusterDomain)) -}}
+{{- $domain := include "etcd.clusterDomain" . -}}
+{{- if not (regexMatch "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$" $domain) -}}
+  {{- fail (printf "%s: %q is not a DNS domain in lower case and without a dot at the end; write for example cozy.local, as the cluster's DNS has it" $field $domain) -}}
+{{- end -}}
+{{- $longest := printf "*.etcd-headless.%s.svc.%s" .Release.Namespace $domain -}}
+{{- if gt (len $longest) 253 -}}
+  {{- fail (printf "%s: %q makes names of %d characters with the namespace %s, and DNS ends at 253; shorten either" $field $domain (len $longest) .Release.Namespace) -}}
+{{- end -}}
 {{- end }}
 
 {{- define "etcd.labels" -}}

@@ -26,7 +26,10 @@ etcd.resources: what the tenant gives are limits. Memory is requested in full; C
 {{- if gt (len $milli) 9 -}}
   {{- fail (printf "resources.cpu: %q is more than any node has; write for example 1000m" (.cpu | toString)) -}}
 {{- end -}}
-{{- $ratio := get (.context.Values._cluster | default dict) "cpu-allocation-ratio" | default 10 -}}
+{{- $ratio := get (.context.Values._cluster | default dict) "cpu-allocation-ratio" -}}
+{{- if has $ratio (list "" nil) -}}
+  {{- $ratio = 10 -}}
+{{- end -}}
 {{- $perMille := include "etcd.quantity.whole" (dict "field" "_cluster.cpu-allocation-ratio" "value" $ratio "decimals" 3 "example" "10") -}}
 {{- if or (lt (len $perMille) 4) (gt (len $perMille) 9) -}}
   {{- fail (printf "_cluster.cpu-allocation-ratio: %v is not between 1 and 999999; below 1 the request would exceed the limit" $ratio) -}}

@@ -24,6 +24,9 @@ etcd.quotaBackendBytes: the tenant's own figure, else 95 % of the volume, at mos
   {{- if include "etcd.digits.less" (dict "a" $volume "b" $quota) -}}
     {{- fail (printf "quotaBackendBytes: %s (%s bytes) is larger than the volume, size %s (%s bytes); lower it or grow size" $given $quota (.Values.size | toString) $volume) -}}
   {{- end -}}
+  {{- if include "etcd.digits.less" (dict "a" $quota "b" "1048576") -}}
+    {{- fail (printf "quotaBackendBytes: %s is %s bytes, which the first keys fill; write for example 2Gi, or leave it empty for 95 %% of size" $given $quota) -}}
+  {{- end -}}
   {{- $quota -}}
 {{- else if gt (len $volume) 12 -}}
   {{- include "etcd.quotaCap" . -}}

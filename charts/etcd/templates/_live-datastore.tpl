@@ -1,0 +1,26 @@
+{{/* The DataStore is cluster-scoped, so two tenants can ask for one name. */}}
+{{- define "etcd.live.dataStore" -}}
+{{- $name := include "etcd.dataStoreName" . -}}
+{{- $store := lookup "kamaji.clastix.io/v1alpha1" "DataStore" "" $name -}}
+{{- if $store -}}
+  {{- $annotations := $store.metadata.annotations | default dict -}}
+  {{- $owner := printf "%s/%s" (get $annotations "meta.helm.sh/release-namespace") (get $annotations "meta.helm.sh/release-name") -}}
+  {{- if and (ne $owner "/") (ne $owner (printf "%s/%s" .Release.Namespace .Release.Name)) -}}
+    {{- fail (printf "dataStore.name: DataStore %q belongs to the release %s; set dataStore.name to a name of your own, or dataStore.enabled to false" $name $owner) -}}
+  {{- end -}}
+  {{- include "etcd.live.terminating" (dict "kind" "DataStore" "object" $store "hint" "it stays until no TenantControlPlane uses it; delete or move those first") -}}
+{{- end -}}
+{{- end }}
+
+{{/* Another name than the default deletes the former DataStore. While control planes use it, Kamaji holds it half deleted, and there is no way back from that. */}}
+{{- define "etcd.live.renamed" -}}
+{{- $name := include "etcd.dataStoreName" . -}}
+{{- if and .Release.IsUpgrade (ne $name .Release.Namespace) -}}
+  {{- $former := lookup "kamaji.clastix.io/v1alpha1" "DataStore" "" .Release.Namespace -}}
+  {{- $ours := eq (dig "metadata" "annotations" "meta.helm.sh/release-namespace" "" $former) .Release.Namespace -}}
+  {{- $users := dig "status" "usedBy" list $former -}}
+  {{- if and $ours $users -}}
+    {{- fail (printf "dataStore.name: these values give %q and delete DataStore %q, which %s use(s); leave dataStore.name empty, or move the TenantControlPlanes first" $name $former.metadata.name ($users | join ", ")) -}}
+  {{- end -}}
+{{- end -}}
+{{- end }}
