@@ -31,7 +31,7 @@ env: tools ## Bring the local environment up in the foreground until Ctrl-C
 ##@ Test
 .PHONY: test
 test: tools chart-tools ## All tests
-	$(BIN)/helm-unittest charts/etcd
+	$(BIN)/helm-unittest charts/etcd charts/etcd-controller
 	$(GO) test $(LINK) -timeout $(GOTEST_TIMEOUT) ./...
 
 .PHONY: test-race

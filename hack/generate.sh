@@ -11,7 +11,7 @@ gen=$BIN/controller-gen
 ours=(backups/v1alpha1 strategy/v1alpha1)
 mirrors=(etcdoperator/v1alpha2 flux/v2 kamaji/v1alpha1 cozystack/v1alpha1)
 paths() { local p; for p in "$@"; do printf 'paths=./controller/api/%s\n' "$p"; done; }
-generated=(controller/api charts/etcd-controller/files tests/env/crds charts/etcd values.schema.json)
+generated=(controller/api charts/etcd-controller tests/env/crds charts/etcd values.schema.json)
 
 "$gen" object paths=./controller/api/...
 
@@ -27,7 +27,7 @@ rm -f charts/etcd-controller/files/role.yaml
 "$gen" rbac:roleName=etcd-controller paths=./controller/... output:rbac:dir=charts/etcd-controller/files
 
 # The charts' values schemas and the tables of their READMEs, from the comments in values.yaml.
-go run ./hack/chartdocs . charts/etcd
+go run ./hack/chartdocs . charts/etcd charts/etcd-controller
 
 if [ "${1:-}" = --check ] && [ -n "$(git status --porcelain -- "${generated[@]}")" ]; then
   git --no-pager diff --stat -- "${generated[@]}"
