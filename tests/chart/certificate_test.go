@@ -112,6 +112,9 @@ func TestC15LifetimesAndKeys(t *testing.T) {
 	for values, want := range map[string]string{
 		"certificates: {leaf: {duration: 720h, renewBefore: 720h}}": "certificates.leaf.renewBefore: 720h",
 		"certificates: {leaf: {duration: 720h, renewBefore: 721h}}": "certificates.leaf.renewBefore: 721h",
+		"certificates: {leaf: {duration: 1h, renewBefore: 59m59s}}": "certificates.leaf.renewBefore: 59m59s leaves less",
+		"certificates: {leaf: {duration: 720h, renewBefore: 685h}}": "certificates.leaf.renewBefore: 685h leaves less",
+		"certificates: {ca: {renewBefore: 87599h59m}}":              "certificates.ca.renewBefore: 87599h59m leaves less",
 		"certificates: {leaf: {renewBefore: 4m59s}}":                "certificates.leaf.renewBefore: 4m59s",
 		"certificates: {leaf: {duration: 59m, renewBefore: 5m}}":    "certificates.leaf.duration: 59m",
 		"certificates: {leaf: {duration: 87601h}}":                  "certificates.leaf.duration: 87601h",
@@ -131,6 +134,8 @@ func TestC15LifetimesAndKeys(t *testing.T) {
 	for _, values := range []string{
 		"certificates: {leaf: {duration: 29200h}}",
 		"certificates: {leaf: {duration: 1h, renewBefore: 5m}}",
+		"certificates: {leaf: {duration: 1h, renewBefore: 55m}}",
+		"certificates: {leaf: {duration: 720h, renewBefore: 684h}}",
 		"certificates: {leaf: {renewBefore: \"\"}}",
 		"certificates: {leaf: {renewBefore: null}}",
 		"certificates: {leaf: {duration: 2160h30m15s}}",

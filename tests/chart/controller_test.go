@@ -112,6 +112,7 @@ func TestControllerRefuses(t *testing.T) {
 		"controller: null":                                "controller",
 		"controller: {plans: null}":                       "plans",
 		"controller: {backupDeadline: 45}":                "/controller/backupDeadline",
+		"controller: {backupDeadline: 30s}":               "'30s'",
 		"controller: {backupDeadline: 1d}":                "'1d'",
 		"controller: {operatorRestoreMinors: [3.10]}":     "/controller/operatorRestoreMinors/0",
 		"controller: {operatorRestoreMinors: [3.6.11]}":   "'3.6.11'",

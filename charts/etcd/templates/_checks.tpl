@@ -62,6 +62,9 @@ What the schema cannot say, or says only where it is consulted. Each check rende
   {{- if or (ge $window $life) (lt $window 300) -}}
     {{- fail (printf "%s.renewBefore: %s must be at least 5m and less than the duration, %s; else the certificate is renewed without end" .field .given.renewBefore .given.duration) -}}
   {{- end -}}
+  {{- if lt (sub $life $window) (max 300 (div $life 20)) -}}
+    {{- fail (printf "%s.renewBefore: %s leaves less than a twentieth of the duration, %s, between renewals (and never under 5m); the certificate would be renewed all the time; lower it" .field .given.renewBefore .given.duration) -}}
+  {{- end -}}
   {{- $window -}}
 {{- else -}}
   {{- div $life 3 -}}

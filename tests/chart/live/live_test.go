@@ -226,8 +226,10 @@ func reinstallsOverLeftovers(t *testing.T, f *fixture) {
 	require.Equal(t, first, f.secrets(t, ns))
 
 	require.NoError(t, f.helm.Uninstall(ns, "etcd"))
+	_, err := f.helm.Install(t.Context(), ns, "etcd", dir(), nil)
+	require.ErrorContains(t, err, "Secret etcd-ca-tls of an earlier install has a key ECDSA 256, these values give RSA 4096")
 	f.deleteSecrets(t, ns, "etcd-ca-tls")
-	_, err := f.helm.Install(t.Context(), ns, "etcd", dir(), ecdsa(nil))
+	_, err = f.helm.Install(t.Context(), ns, "etcd", dir(), ecdsa(nil))
 	require.ErrorContains(t, err, "Secret etcd-server-tls is left from an earlier install")
 
 	f.deleteSecrets(t, ns, allSecrets...)
