@@ -85,6 +85,8 @@ type Record struct {
 	KeptUntil *metav1.Time `json:"keptUntil,omitempty"`
 	// TimeoutSeconds of the whole restore.
 	TimeoutSeconds int64 `json:"timeoutSeconds"`
+	// GraceUntil is the deadline that a controller set which took over after it had passed; nil until then. It is set once, and once more for a rollback.
+	GraceUntil *metav1.Time `json:"graceUntil,omitempty"`
 
 	// SpecFrom tells where Cluster came from.
 	SpecFrom string `json:"specFrom"`

@@ -35,6 +35,9 @@ func (r *Reconciler) act(ctx context.Context, w *world, d Decision) error {
 	case ActionReconsider:
 		delete(w.record.Steps, record.StepDelete)
 		return r.Records.Save(ctx, w.record)
+	case ActionExtend:
+		w.record.GraceUntil = new(metav1.NewTime(w.seen.graceUntil()))
+		return r.Records.Save(ctx, w.record)
 	case ActionConclude:
 		return r.conclude(ctx, w, d.Outcome)
 	case ActionForget:

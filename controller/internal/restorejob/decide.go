@@ -39,6 +39,7 @@ const (
 	ActionDiscard          Action = "Discard"          // the prepared copy
 	ActionFence            Action = "Fence"            // the Lease: the fence, and the holder where it is free
 	ActionIntendDelete     Action = "IntendDelete"     // the record
+	ActionExtend           Action = "Extend"           // the record: the deadline of a controller that takes over
 	ActionReconsider       Action = "Reconsider"       // the record: the intent to delete is taken back
 	ActionDelete           Action = "Delete"           // the EtcdCluster
 	ActionAnnounceGone     Action = "AnnounceGone"     // status: nothing is left of the former cluster
@@ -97,8 +98,8 @@ func (s Seen) Expired() bool {
 	return !s.Now.Before(s.Deadline())
 }
 
-// graceAfterRecreate is the least time that a recreated cluster gets, unless the whole restore gets less. So does the former one to go, and whatever is under
-// way after the deletion when a controller takes over.
+// graceAfterRecreate is the least time that a recreated cluster gets, unless the whole restore gets less. So does the former one to go, and, once, whatever is
+// under way after the deletion when a controller takes over.
 const graceAfterRecreate = 10 * time.Minute
 
 // Deadline is when the waiting ends.
@@ -110,18 +111,31 @@ func (s Seen) Deadline() time.Time {
 	}
 	var begun []time.Time
 	if s.Record != nil && s.Record.DeleteIntended {
-		begun = append(begun, s.Record.DeleteAt, s.Awake)
+		begun = append(begun, s.Record.DeleteAt)
+		if s.Record.GraceUntil.After(deadline) {
+			deadline = s.Record.GraceUntil
+		}
 	}
 	if s.ours() {
 		begun = append(begun, s.Cluster.CreatedAt)
 	}
 	for _, at := range begun {
-		if fair := at.Add(min(timeout, graceAfterRecreate)); fair.After(deadline) {
+		if fair := at.Add(s.fairTime()); fair.After(deadline) {
 			deadline = fair
 		}
 	}
 	return deadline
 }
+
+func (s Seen) fairTime() time.Duration { return min(s.timeout(), graceAfterRecreate) }
+
+// overdue tells that the deadline passed while no controller looked. The time that a new one gets is recorded, and given once: a controller that dies again and
+// again must not put off the end.
+func (s Seen) overdue() bool {
+	return s.Expired() && s.Record.GraceUntil.IsZero() && s.Now.Before(s.graceUntil())
+}
+
+func (s Seen) graceUntil() time.Time { return s.Awake.Add(s.fairTime()) }
 
 func (s Seen) timeout() time.Duration {
 	if s.Record != nil {

@@ -479,6 +479,9 @@ func shaken(rng *rand.Rand, s Seen) Seen {
 	if rng.IntN(8) == 0 {
 		s.Cluster = nil
 	}
+	if rng.IntN(8) == 0 {
+		s.Awake = s.Now
+	}
 	return s
 }
 

@@ -109,6 +109,7 @@ type RecordFacts struct {
 	SuspendIntended bool
 	DeleteIntended  bool
 	DeleteAt        time.Time // of that intent
+	GraceUntil      time.Time // the deadline of a controller that took over after it; zero without one
 	Backup          string    // that is restored
 	RollbackAt      time.Time // of the intent to roll back; zero without one
 	Cause           string    // of the rollback

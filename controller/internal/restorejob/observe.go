@@ -188,6 +188,9 @@ func (r *Reconciler) observeRecord(ctx context.Context, w *world) error {
 	replicas, set := number(rec.Cluster, "spec", "replicas")
 	f.Parked = set && replicas == 0
 	f.DeleteAt = rec.Steps[record.StepDelete].Time
+	if rec.GraceUntil != nil {
+		f.GraceUntil = rec.GraceUntil.Time
+	}
 	f.OldUID, f.OldClusterID = former(rec)
 	f.Left = rec.Left
 	if b := rec.Rollback; b != nil {

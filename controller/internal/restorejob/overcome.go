@@ -45,7 +45,7 @@ func Overcome(s Seen, d Decision, f Failure) (Decision, bool) {
 // lateTries is how long a step that has its turn only after the deadline is tried again.
 const lateTries = 10 * time.Minute
 
-// givesUp tells that an error that may heal is not waited out any longer. Saving how the restore ends, or that it rolls back, is tried without end: the error
+// givesUp tells that an error that may heal is not waited out any longer. Saving how or when the restore ends, or that it rolls back, is tried without end: the error
 // would keep anything else from being recorded as well. After the deletion, what protects and brings back the cluster may begin at or after the deadline, and
 // one error must not cost the data.
 func (s Seen) givesUp(a Action) bool {
@@ -53,7 +53,7 @@ func (s Seen) givesUp(a Action) bool {
 		return false
 	}
 	switch a {
-	case ActionConclude, ActionRollBack:
+	case ActionConclude, ActionRollBack, ActionExtend:
 		return false
 	case ActionFence, ActionSuspend, ActionRecreate, ActionOwn:
 		return reversible(s) || s.Record == nil || !s.Now.Before(s.Deadline().Add(lateTries))

@@ -52,17 +52,29 @@ func reconsiderCases() []decideCase {
 			leftovers(s)
 			s.Record.DeleteAt = late.Add(-graceAfterRecreate)
 		}),
-		at(RowWaitGone, "a controller that takes over gives it time", Wait, "", "", gone(), func(s *Seen) {
+		at(RowExtend, "a controller that takes over gives it time", Intend, ActionExtend, "", gone(), func(s *Seen) {
 			leftovers(s)
 			s.Awake = late.Add(-time.Minute)
 		}),
-		at(RowDelete, "a rollback that nobody carried out for hours", Do, ActionDelete, "", returning(), func(s *Seen) {
+		at(RowWaitGone, "which is recorded", Wait, "", "", gone(), func(s *Seen) {
+			leftovers(s)
+			s.Record.GraceUntil = late.Add(time.Minute)
+		}),
+		at(RowExpiredDeleting, "and over for one that died and took over again", Intend, ActionConclude, "", gone(), func(s *Seen) {
+			leftovers(s)
+			s.Awake, s.Record.GraceUntil = late, late
+		}),
+		at(RowExpiredDeleting, "a controller that was there all the time gives none", Intend, ActionConclude, "", gone(), func(s *Seen) {
+			leftovers(s)
+			s.Awake = late.Add(-graceAfterRecreate)
+		}),
+		at(RowExtend, "a rollback that nobody carried out for hours", Intend, ActionExtend, "", returning(), func(s *Seen) {
 			failed(s)
 			s.Now, s.Awake = late, late
 		}),
 		at(RowWaitGone, "and then the failed one has time to go", Wait, "", "", returning(), func(s *Seen) {
 			failed(s)
-			s.Now, s.Awake, s.Cluster.Deleting = late, late.Add(-time.Minute), true
+			s.Now, s.Record.GraceUntil, s.Cluster.Deleting = late, late.Add(9*time.Minute), true
 		}),
 		at(RowExpiredReversible, "before the intent, taking over gives no time", Intend, ActionConclude, "", captured(), func(s *Seen) {
 			s.Now, s.Awake = late, late
@@ -155,4 +167,22 @@ func TestRollbackGoesOnHoweverLateTheControllerComesBack(t *testing.T) {
 	require.Equal(t, "True/"+backupsv1alpha1.ReasonRolledBack, condition(job, "Stalled"))
 	require.True(t, g.startsFromSafety())
 	require.Nil(t, g.suspended())
+}
+
+// Every minute the controller dies, and a hung deletion ends all the same.
+func TestAControllerThatDiesAgainAndAgainDoesNotPutOffTheEnd(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.tenant("again")
+	g.patchCluster(`{"metadata":{"finalizers":["tests/hold"]}}`)
+	g.when("again", backupsv1alpha1.ReasonWaitingForDeletion)
+	g.late, g.background = 20*time.Minute, NewBackground() // of 15
+	job := g.run("again", func(j *backupsv1alpha1.RestoreJob) bool {
+		g.late, g.background = g.late+time.Minute, NewBackground()
+		require.Less(t, g.late, 40*time.Minute)
+		return j.Status.Phase.Terminal()
+	})
+	require.Equal(t, "True/"+backupsv1alpha1.ReasonDeadlineExceeded, condition(job, "Stalled"))
+	require.GreaterOrEqual(t, g.late, 30*time.Minute, "it had its time once")
+	g.patchCluster(`{"metadata":{"finalizers":null}}`)
 }

@@ -41,6 +41,7 @@ func (r *Reconciler) rollBack(ctx context.Context, w *world) error {
 	w.record.Rollback = &record.Rollback{
 		At: at, FailedUID: w.cluster.GetUID(), FailedClusterID: w.seen.Cluster.ClusterID, Cause: bound(w.seen.failure()),
 	}
+	w.record.GraceUntil = nil
 	w.record.Intend(record.StepRollback, at.Time)
 	return r.Records.Save(ctx, w.record)
 }

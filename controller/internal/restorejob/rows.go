@@ -92,6 +92,7 @@ const (
 	RowUnread            = "Unread"
 	RowReconsider        = "Reconsider"
 	RowGiveUp            = "GiveUp"
+	RowExtend            = "Extend"
 	RowFenceAgain        = "FenceAgain"
 	RowSuspendAgain      = "SuspendAgain"
 	RowDelete            = "Delete"

@@ -3,6 +3,7 @@ package restorejob
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 )
@@ -13,6 +14,7 @@ var deletedRows = []Row{
 	{RowUnread, func(s Seen) bool { return s.Record == nil }, unread},
 	{RowReconsider, Seen.outdated, reconsider},
 	{RowGiveUp, func(s Seen) bool { return s.Namespace.Terminating || s.releaseGoing() }, giveUp},
+	{RowExtend, Seen.overdue, extend},
 	{RowFenceAgain, func(s Seen) bool { return !s.Lock.Fenced || (!s.Lock.Mine && s.Lock.Ahead == "") }, fence},
 	{RowSuspendAgain, func(s Seen) bool { return s.Release != nil && s.Release.Elsewhere == "" && !s.held() }, suspend},
 	{RowAnnounceRollback, func(s Seen) bool { return s.rollingBack() && !s.Job.RollbackShown }, announceRollback},
@@ -63,6 +65,10 @@ func giveUp(s Seen) Decision {
 	}
 	return conclude(OutcomeFacts{Reason: backupsv1alpha1.ReasonAborted, Resume: true, Message: fmt.Sprintf(
 		"%s was deleted: the former cluster is deleted and nothing is brought back; the Backup is still there", what)})
+}
+
+func extend(s Seen) Decision {
+	return intend(ActionExtend, backupsv1alpha1.ReasonProgressing, "the deadline passed while no controller was there: the restore has time until %s", s.graceUntil().UTC().Format(time.RFC3339))
 }
 
 func deleteCluster(Seen) Decision {
