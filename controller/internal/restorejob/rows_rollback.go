@@ -29,11 +29,14 @@ func (s Seen) rollingBack() bool { return s.Record != nil && !s.Record.RollbackA
 func (s Seen) rollable() bool { return !s.rollingBack() && s.Safety.Prepared }
 
 // failure says why the recreated cluster has to go: it never formed a quorum, or its data are wrong. A quorum with the right data that is merely slow stays.
+// What is certain, as nothing heals it, is a failure at once; the rest is one at the deadline.
 func (s Seen) failure() string {
 	c := s.Cluster
 	switch {
 	case c.ClusterID == "" && c.BootstrapFailed != "":
 		return fmt.Sprintf("the operator gave up on the first member for good: %s%s", c.BootstrapFailed, s.trouble())
+	case s.disproved():
+		return "the restored data are not as expected: " + s.wrong()
 	case !s.Expired():
 		return ""
 	case c.ClusterID == "":
@@ -43,6 +46,27 @@ func (s Seen) failure() string {
 		return fmt.Sprintf("the restored data are not as expected after %s: %s", s.timeout(), wrong)
 	}
 	return ""
+}
+
+// disproved tells that the data of a whole cluster are wrong for certain: every member is behind the revision that they all started with, or the keys at that
+// revision, counted by the cluster as a whole, are not the snapshot's. No time heals that. One member among others can be replaced, an answer from another
+// cluster or a hash may be one of a moment, and alarms can be lifted, so that all these have time until the deadline.
+func (s Seen) disproved() bool {
+	if !s.complete() {
+		return false
+	}
+	behind, miscounted := 0, false
+	for _, m := range s.Members {
+		e := m.Etcd
+		if !e.Asked || e.Error != "" || e.Learner || e.ClusterID != s.Cluster.ClusterID || e.ClusterID == s.Record.OldClusterID {
+			return false
+		}
+		if e.Revision < s.Record.Revision {
+			behind++
+		}
+		miscounted = miscounted || (e.KeysKnown && e.Keys != s.Record.Keys)
+	}
+	return behind == len(s.Members) || (behind == 0 && miscounted)
 }
 
 // wrongData is wrong without the alarms that say nothing about the data, such as NOSPACE.

@@ -380,8 +380,6 @@ func TestRollbackOfWrongData(t *testing.T) {
 		}
 		return s, nil
 	}
-	g.when("again", backupsv1alpha1.ReasonVerifying)
-	g.late = time.Hour
 	job := g.finish("again")
 	require.Equal(t, "True/"+backupsv1alpha1.ReasonRolledBack, condition(job, "Stalled"))
 	require.Contains(t, job.Status.Message, "it is at revision 899")

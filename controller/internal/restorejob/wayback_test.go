@@ -116,10 +116,29 @@ func rollbackCases() []decideCase {
 	failed := func(s *Seen) {
 		s.Cluster = &ClusterFacts{UID: "failed", Failed: true, Owned: true}
 	}
+	all := func(s *Seen, change func(*EtcdFacts)) {
+		for i := range s.Members {
+			change(&s.Members[i].Etcd)
+		}
+	}
 	return []decideCase{
 		at(RowRollBack, "given up", Intend, ActionRollBack, backupsv1alpha1.ReasonRollingBack, covered(), givenUp),
 		at(RowRollBack, "no quorum", Intend, ActionRollBack, "", covered(), noQuorum),
 		at(RowRollBack, "wrong data", Intend, ActionRollBack, "", covered(), wrong),
+		at(RowRollBack, "another snapshot's data, at once", Intend, ActionRollBack, "", covered(), func(s *Seen) { all(s, func(e *EtcdFacts) { e.Revision = 9 }) }),
+		at(RowRollBack, "other keys, at once", Intend, ActionRollBack, "", covered(), func(s *Seen) { s.Members[0].Etcd.Keys, s.Members[0].Etcd.KeysKnown = 3, true }),
+		at(RowVerify, "one member is behind", Wait, "", "", covered(), func(s *Seen) { s.Members[0].Etcd.Revision = 9 }),
+		at(RowVerify, "one member does not answer", Wait, "", "", covered(), func(s *Seen) {
+			all(s, func(e *EtcdFacts) { e.Revision = 9 })
+			s.Members[1].Etcd.Error = "refused"
+		}),
+		at(RowVerify, "another cluster answers", Wait, "", "", covered(), func(s *Seen) { all(s, func(e *EtcdFacts) { e.Revision, e.ClusterID = 9, "a1" }) }),
+		at(RowWaitServing, "not every member is there", Wait, "", "", covered(), func(s *Seen) {
+			all(s, func(e *EtcdFacts) { e.Revision = 9 })
+			s.Cluster.Reconciled = false
+		}),
+		at(RowVerify, "without a way back", Wait, "", "", whole3(), func(s *Seen) { all(s, func(e *EtcdFacts) { e.Revision = 9 }) }),
+		at(RowRollbackFailed, "another snapshot's data again, at once", Intend, ActionConclude, "", returning(), func(s *Seen) { all(s, func(e *EtcdFacts) { e.Revision = 9 }) }),
 		at(RowRollBack, "corrupt data", Intend, ActionRollBack, "", covered(), func(s *Seen) { s.Now = late; s.Members[0].Etcd.Alarms = []string{"memberID:1 alarm:CORRUPT"} }),
 		at(RowExpiredMismatch, "a full database holds the right data", Intend, ActionConclude, backupsv1alpha1.ReasonDataMismatch, covered(), func(s *Seen) {
 			s.Now = late
