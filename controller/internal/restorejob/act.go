@@ -152,13 +152,13 @@ func (r *Reconciler) capture(ctx context.Context, w *world) error {
 	return r.Records.Save(ctx, rec)
 }
 
-// intendSuspend remembers how the release was. A suspension with the mark of an earlier restore is not an administrator's.
+// intendSuspend remembers how the release was. A suspension that an earlier restore left behind is not an administrator's.
 func (r *Reconciler) intendSuspend(ctx context.Context, w *world) error {
 	if err := r.dryRun(ctx, w); err != nil {
 		return err
 	}
 	prior := priorSuspend(w.release.object)
-	if w.release.typed.Annotations[backupsv1alpha1.AnnotationSuspendedBy] != "" {
+	if leftSuspended(w.release.object) {
 		prior = nil
 	}
 	w.record.Release = &record.Release{Name: w.release.typed.Name, UID: w.release.typed.UID, Suspend: prior}

@@ -7,12 +7,31 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 )
+
+// leftSuspended tells that a restore suspended the release, and nobody has lifted that since. The mark alone does not: flux resume leaves it behind, and with it
+// a later suspension would count as ours. Who set spec.suspend last, the API server knows.
+func leftSuspended(release *unstructured.Unstructured) bool {
+	if release.GetAnnotations()[backupsv1alpha1.AnnotationSuspendedBy] == "" {
+		return false
+	}
+	return slices.ContainsFunc(release.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		if e.Manager != FieldManager || e.Subresource != "" || e.FieldsV1 == nil {
+			return false
+		}
+		var fields struct {
+			Spec map[string]json.RawMessage `json:"f:spec"`
+		}
+		err := json.Unmarshal(e.FieldsV1.Raw, &fields)
+		return err == nil && fields.Spec["f:suspend"] != nil
+	})
+}
 
 // suspend pauses the release and takes hold of it in one patch: finalizer, suspension, and the mark that says whose suspension it is. A release that
 // somebody else had suspended gets no mark, so nothing ever lifts that suspension.
@@ -23,10 +42,12 @@ func (r *Reconciler) suspend(ctx context.Context, w *world) error {
 	}
 	metadata := map[string]any{"finalizers": finalizers}
 	patch := map[string]any{"metadata": metadata}
-	if !w.seen.Record.WasSuspended {
+	if w.seen.Record.WasSuspended {
+		metadata["annotations"] = map[string]any{backupsv1alpha1.AnnotationSuspendedBy: nil} // of a restore whose suspension was lifted since
+	} else {
 		metadata["annotations"] = map[string]any{backupsv1alpha1.AnnotationSuspendedBy: string(w.job.UID)}
-		patch["spec"] = map[string]any{"suspend": true}
-	} else if !w.seen.Release.Suspended {
+	}
+	if !w.seen.Record.WasSuspended || !w.seen.Release.Suspended {
 		patch["spec"] = map[string]any{"suspend": true}
 	}
 	return r.patchRelease(ctx, w, patch, "suspend")

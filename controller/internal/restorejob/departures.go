@@ -67,9 +67,8 @@ func (d *Departures) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 func (d *Departures) seeOff(ctx context.Context, u *unstructured.Unstructured, f *ReleaseFacts) error {
 	letGo := map[string]any{"metadata": map[string]any{"finalizers": othersFinalizers(u)}}
-	marked := u.GetAnnotations()[backupsv1alpha1.AnnotationSuspendedBy] != ""
 	switch {
-	case f.Helm == "" || (f.Suspended && !marked): // uninstalled, or a person's suspension
+	case f.Helm == "" || (f.Suspended && !leftSuspended(u)): // uninstalled, or a person's suspension
 		return patchRelease(ctx, d.Client, u, letGo, "let go of")
 	case f.UninstallSince.IsZero() || f.Suspended:
 		annotations := map[string]any{

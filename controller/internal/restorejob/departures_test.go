@@ -89,3 +89,27 @@ func TestTheDepartureOfAReleaseThatSomebodyElseHolds(t *testing.T) {
 	require.Len(t, g.helmRelease().GetFinalizers(), 2)
 	g.patchRelease(`{"metadata":{"finalizers":null}}`)
 }
+
+// A restore fails and leaves the release suspended; somebody resumes it by hand, which leaves the mark; later an administrator suspends it.
+func TestC26AStaleMarkDoesNotMakeASuspensionOurs(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.tenant("again")
+	g.patchRelease(`{"metadata":{"annotations":{"cozy-etcd.io/suspended-by":"failed-job"}}}`)
+	release := func(manager, patch string) {
+		t.Helper()
+		require.NoError(t, g.admin.Patch(t.Context(), g.helmRelease(), client.RawPatch("application/merge-patch+json", []byte(patch)), client.FieldOwner(manager)))
+	}
+	release(FieldManager, `{"spec":{"suspend":true}}`)
+	require.True(t, leftSuspended(g.helmRelease()))
+	release("flux", `{"spec":{"suspend":false}}`)
+	require.False(t, leftSuspended(g.helmRelease()))
+	release("flux", `{"spec":{"suspend":true}}`)
+	require.False(t, leftSuspended(g.helmRelease()))
+
+	job := g.finish("again")
+	require.Equal(t, okPhase, job.Status.Phase, job.Status.Message)
+	require.Equal(t, "True/"+backupsv1alpha1.ReasonSuspendedBefore, condition(job, "Suspended"))
+	require.Equal(t, true, g.suspended(), "an administrator's suspension is never lifted")
+	require.Empty(t, g.helmRelease().GetAnnotations(), "the stale mark is gone")
+}
