@@ -42,7 +42,7 @@ func (r *Reconciler) observeVolumes(ctx context.Context, w *world) error {
 		if pv.Labels[backupsv1alpha1.LabelKeptBy] == string(w.job.UID) {
 			f.Kept = append(f.Kept, v.Name)
 		}
-		if pv.Labels[backupsv1alpha1.LabelKeptBy] == "" || pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
+		if pv.Labels[backupsv1alpha1.LabelKeptBy] != string(w.job.UID) || pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
 			f.Loose = append(f.Loose, v.Name)
 		}
 	}
@@ -81,15 +81,24 @@ func (r *Reconciler) intendKeep(ctx context.Context, w *world) error {
 		if err != nil {
 			return fmt.Errorf("read PersistentVolume %q: %w", claim.Spec.VolumeName, err)
 		}
-		if ref := pv.Spec.ClaimRef; ref == nil || ref.UID != claim.UID || pv.Labels[backupsv1alpha1.LabelKeptBy] != "" {
+		if ref := pv.Spec.ClaimRef; ref == nil || ref.UID != claim.UID {
 			continue
 		}
-		w.record.Volumes = append(w.record.Volumes, record.Volume{Name: pv.Name, ClaimUID: claim.UID, Policy: string(pv.Spec.PersistentVolumeReclaimPolicy)})
+		w.record.Volumes = append(w.record.Volumes, record.Volume{Name: pv.Name, ClaimUID: claim.UID, Policy: priorPolicy(pv)})
 	}
 	until := metav1.NewTime(r.Now().Add(seconds(w.record.KeepVolumesSeconds)))
 	w.record.KeptUntil = &until
 	w.record.Intend(record.StepKeep, r.Now())
 	return r.Records.Save(ctx, w.record)
+}
+
+// priorPolicy is the reclaim policy that a volume had before any restore kept it. An earlier one that came to no deletion may have left its marks and its
+// expiry on a volume of the live cluster.
+func priorPolicy(pv *corev1.PersistentVolume) string {
+	if policy := pv.Annotations[backupsv1alpha1.AnnotationPriorPolicy]; policy != "" && pv.Labels[backupsv1alpha1.LabelKeptBy] != "" {
+		return policy
+	}
+	return string(pv.Spec.PersistentVolumeReclaimPolicy)
 }
 
 func (r *Reconciler) keepVolume(ctx context.Context, w *world) error {

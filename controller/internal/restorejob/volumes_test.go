@@ -62,6 +62,14 @@ func TestVolumesOutliveTheClusterForAWhile(t *testing.T) {
 	g.options("again", map[string]any{"restoreTimeoutSeconds": 900, "keepOldVolumes": "72h"})
 	volumes := g.bind()
 	require.Len(t, volumes, 3)
+	earlier := g.volume(volumes[0]) // kept by a restore that ended without its deletion
+	earlier.Labels = map[string]string{backupsv1alpha1.LabelKeptBy: "earlier"}
+	earlier.Annotations = map[string]string{
+		backupsv1alpha1.AnnotationKeptUntil: time.Now().Add(time.Hour).UTC().Format(time.RFC3339), backupsv1alpha1.AnnotationPriorPolicy: "Delete",
+		backupsv1alpha1.AnnotationKeptClaim: string(earlier.Spec.ClaimRef.UID),
+	}
+	earlier.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	require.NoError(t, g.admin.Update(t.Context(), earlier))
 	job := g.finish("again")
 	require.Equal(t, okPhase, job.Status.Phase, job.Status.Message)
 	for _, name := range volumes {
