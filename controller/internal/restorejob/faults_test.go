@@ -175,7 +175,7 @@ func TestC26ErrorsAtEachStep(t *testing.T) {
 			}
 			require.Nil(t, g.cluster())
 			require.Equal(t, true, g.suspended(), "an empty cluster must not come up")
-			require.Equal(t, []string{"tests/helm"}, g.helmRelease().GetFinalizers(), "and yet the release can be deleted")
+			require.Equal(t, []string{"tests/helm", backupsv1alpha1.UninstallFinalizer}, g.helmRelease().GetFinalizers(), "and when it is deleted, it is uninstalled first")
 			require.Contains(t, job.Status.Message, "stays suspended")
 			require.Len(t, g.records(), 1, "the spec is kept")
 		})

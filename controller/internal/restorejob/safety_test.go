@@ -398,7 +398,7 @@ func TestRollbackThatFailsToo(t *testing.T) {
 		require.Contains(t, job.Status.Message, text)
 	}
 	require.Equal(t, true, g.suspended())
-	require.Equal(t, []string{"tests/helm"}, g.helmRelease().GetFinalizers())
+	require.Equal(t, []string{"tests/helm", backupsv1alpha1.UninstallFinalizer}, g.helmRelease().GetFinalizers())
 	require.Len(t, g.records(), 1)
 	require.True(t, g.startsFromSafety(), "nothing empty comes up")
 	require.Len(t, g.left(), 1, "the seed may still read the copy")
