@@ -13,7 +13,9 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -217,4 +219,32 @@ func TestTheHighWaterMarkIsPassed(t *testing.T) {
 		require.Equal(t, okPhase, g.finish("again").Status.Phase)
 		require.Equal(t, fmt.Sprint(want), g.lease().Annotations[lock.AnnotationHighWater], annotation)
 	}
+}
+
+// Where the policy is not there, the API server takes an empty cluster; only with the option the deletion goes on, and the status says so.
+func TestAMissingFenceNeedsTheOption(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.uncovered("again")
+	before := g.cluster()
+	g.fail = func(name string, o client.Object) error {
+		if u, ok := o.(*unstructured.Unstructured); ok && name == "dry-run EtcdCluster" && !has(u, "spec", "bootstrap") {
+			return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "etcdclusters"}, "etcd")
+		}
+		return nil
+	}
+	g.when("again", backupsv1alpha1.ReasonFencing)
+	g.late = fenceGrace + time.Second
+	job := g.when("again", backupsv1alpha1.ReasonFenceMissing)
+	require.Equal(t, "False/FenceMissing", condition(job, "Fenced"))
+	require.Contains(t, job.Status.Message, "--allow-missing-fence")
+	require.NotContains(t, g.writes, "delete EtcdCluster")
+	require.Equal(t, before.GetUID(), g.cluster().GetUID())
+
+	g.missingFence = true
+	job = g.run("again", func(j *backupsv1alpha1.RestoreJob) bool { return condition(j, "Deleted") == "True/FormerClusterGone" })
+	require.Equal(t, "False/FenceMissing", condition(job, "Fenced"))
+	require.Contains(t, messageOf(job, "Fenced"), "nobody may edit the application")
+	require.Equal(t, okPhase, g.finish("again").Status.Phase)
+	require.Equal(t, "False/FenceLifted", condition(g.job("again"), "Fenced"))
 }

@@ -68,18 +68,19 @@ func (w *world) fence(old *lock.Fence) lock.Fence {
 	return f
 }
 
-// observeFence tries the fence while its answer decides: from its set-up to the recorded intent to delete.
+// observeFence tries the fence while its answer decides: from its set-up to the recorded intent to delete. Where it need not work it is tried until the end, so
+// that the status tells whether it does.
 func (r *Reconciler) observeFence(ctx context.Context, w *world) {
 	s := &w.seen
 	s.Gates.Fenced = false
-	if s.Record == nil || !reversible(*s) || !s.Lock.Fenced {
+	if s.Record == nil || decided(*s) || !s.Lock.Fenced || (s.Record.DeleteIntended && !r.MissingFence) {
 		return
 	}
 	works, err := r.fenceWorks(ctx, w)
 	if err != nil {
 		s.Lock.Trouble = err.Error()
 	}
-	s.Gates.Fenced = works || (r.MissingFence && s.Now.Sub(s.Lock.FencedAt) >= fenceGrace)
+	s.Gates.Fenced = works || (r.MissingFence && reversible(*s) && s.Now.Sub(s.Lock.FencedAt) >= fenceGrace)
 }
 
 // fenceWorks asks the API server for an empty cluster, for show. Admission comes before the look whether the object exists, so the answer is the same while
@@ -144,7 +145,10 @@ func (w *world) fencedCondition(c status.Conditions) {
 			reason = backupsv1alpha1.ReasonFenceMissing
 		}
 		kept(metav1.ConditionFalse, reason, "the API server does not refuse an empty EtcdCluster yet")
-	case s.Record.DeleteIntended && s.Lock.Fenced && !w.missingFence:
+	case s.Record.DeleteIntended && s.Lock.Fenced && !decided(s) && w.missingFence && !s.Gates.Fenced:
+		kept(metav1.ConditionFalse, backupsv1alpha1.ReasonFenceMissing, "the API server does not refuse an empty EtcdCluster, which --allow-missing-fence lets pass: "+
+			"nobody may edit the application or resume its release now")
+	case s.Record.DeleteIntended && s.Lock.Fenced && (!w.missingFence || s.Gates.Fenced):
 		kept(metav1.ConditionTrue, backupsv1alpha1.ReasonFenced, "only this restore can create the EtcdCluster, by Lease %s", s.Lock.Name)
 	case decided(s) && s.Record.DeleteIntended && !s.Lock.Fence:
 		kept(metav1.ConditionFalse, backupsv1alpha1.ReasonFenceLifted, "anybody can create the EtcdCluster")
