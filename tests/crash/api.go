@@ -66,7 +66,7 @@ func NewAPI(config *rest.Config, token string, j *Journal) (*API, error) {
 			w.WriteHeader(http.StatusConflict)
 			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","message":"a conflict on request","code":409}`)
 			return
-		case j.before() != nil:
+		case j.before(named(r)) != nil:
 			fail(w, r, errDisturbed)
 			return
 		}
@@ -136,7 +136,7 @@ func (a *API) answer(r *http.Response) error {
 	if !isWrite(r.Request) || r.StatusCode >= 300 {
 		return nil
 	}
-	return a.journal.after(r.Request.Method + " " + quiet(shortPath(r.Request.URL.Path)))
+	return a.journal.after(named(r.Request))
 }
 
 func isWrite(r *http.Request) bool {
@@ -149,6 +149,9 @@ func isWrite(r *http.Request) bool {
 	return r.URL.Query().Get("dryRun") == "" && !strings.Contains(path, "/events") && !strings.HasSuffix(path, "/leases/etcd-controller.cozy-etcd.io") &&
 		!strings.Contains(path, "/authorization.k8s.io/")
 }
+
+// named is what the journal calls a write.
+func named(r *http.Request) string { return r.Method + " " + quiet(shortPath(r.URL.Path)) }
 
 // shortPath drops what is the same in every path: /apis/GROUP/VERSION/ and namespaces/NAMESPACE/.
 func shortPath(path string) string {

@@ -22,22 +22,29 @@ const (
 // errDisturbed is the answer of a disturbed write.
 var errDisturbed = errors.New("disturbed")
 
-// Journal counts the controller's writes, wherever they go, in one order. Events and the Lease of the leader election do not count: losing one loses nothing.
+// Point is a write to disturb: the nth of its name. The number in the order of all writes would not do, as how many there are of a status varies by a few.
+type Point struct {
+	Write string
+	Nth   int // from 1
+}
+
+// Journal lists the controller's writes, wherever they go, in one order. Events and the Lease of the leader election do not count: losing one loses nothing.
 type Journal struct {
 	mu     sync.Mutex
 	writes []string
-	at     int
+	at     Point
+	left   int // until the nth
 	mode   Mode
 	kill   func()
 	done   bool
 	hooks  map[string]func()
 }
 
-// Arm forgets the writes so far and disturbs the n-th from now, once; 0 disturbs none. Kill is called in mode Kill.
-func (j *Journal) Arm(n int, mode Mode, kill func()) {
+// Arm forgets the writes so far and disturbs one from now on, once; the zero Point disturbs none. Kill is called in mode Kill.
+func (j *Journal) Arm(at Point, mode Mode, kill func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.writes, j.at, j.mode, j.kill, j.done = nil, n, mode, kill, false
+	j.writes, j.at, j.left, j.mode, j.kill, j.done = nil, at, at.Nth, mode, kill, false
 }
 
 // On calls f once, as soon as a write that begins with the prefix is carried out, and before the controller hears of it.
@@ -62,10 +69,10 @@ func (j *Journal) Disturbed() bool {
 }
 
 // before tells whether a write that is about to be carried out must not be.
-func (j *Journal) before() error {
+func (j *Journal) before(write string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.mode == Refuse && !j.done && j.at > 0 && len(j.writes) == j.at-1 {
+	if j.mode == Refuse && !j.done && j.at.Write == write && j.left == 1 {
 		j.done = true
 		return errDisturbed
 	}
@@ -76,6 +83,9 @@ func (j *Journal) before() error {
 func (j *Journal) after(write string) error {
 	j.mu.Lock()
 	j.writes = append(j.writes, write)
+	if write == j.at.Write {
+		j.left--
+	}
 	var hook, kill func()
 	for prefix, f := range j.hooks {
 		if strings.HasPrefix(write, prefix) {
@@ -83,7 +93,7 @@ func (j *Journal) after(write string) error {
 		}
 	}
 	var err error
-	if j.mode != Refuse && j.at > 0 && len(j.writes) == j.at {
+	if j.mode != Refuse && !j.done && j.at.Write == write && j.left == 0 {
 		err, j.done = errDisturbed, true
 		if j.mode == Kill {
 			kill = j.kill

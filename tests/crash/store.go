@@ -30,14 +30,14 @@ func NewStore(endpoint string, j *Journal) (*Store, error) {
 			if !writesCopy(r.Request) || r.StatusCode >= 300 {
 				return nil
 			}
-			return j.after(r.Request.Method + " s3 prepared copy")
+			return j.after(copyWrite(r.Request))
 		},
 		ErrorHandler: fail,
 		ErrorLog:     log.New(io.Discard, "", 0),
 	}
 	s := &Store{}
 	s.server, s.URL, err = serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if writesCopy(r) && j.before() != nil {
+		if writesCopy(r) && j.before(copyWrite(r)) != nil {
 			fail(w, r, errDisturbed)
 			return
 		}
@@ -52,3 +52,5 @@ func (s *Store) Close() { _ = s.server.Close() }
 func writesCopy(r *http.Request) bool {
 	return r.Method != http.MethodGet && r.Method != http.MethodHead && strings.Contains(r.URL.Path, ".prepared-")
 }
+
+func copyWrite(r *http.Request) string { return r.Method + " s3 prepared copy" }
