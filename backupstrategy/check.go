@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"text/template"
 
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	strategyv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/strategy/v1alpha1"
@@ -40,7 +39,7 @@ func Check(strategy *strategyv1alpha1.Etcd, classes []backupsv1alpha1.BackupClas
 func checkSyntax(s3 *strategyv1alpha1.EtcdS3) []string {
 	var problems []string
 	for _, f := range fieldsOf(s3, &Destination{}) {
-		if _, err := template.New(f.name).Parse(f.template); err != nil {
+		if _, err := parseTemplate(f.name, f.template); err != nil {
 			problems = append(problems, fmt.Sprintf("%s%s: the template does not parse: %s", fieldPath, f.name, err))
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"text/template"
 
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	strategyv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/strategy/v1alpha1"
@@ -61,12 +60,14 @@ func fieldsOf(s3 *strategyv1alpha1.EtcdS3, d *Destination) []field {
 }
 
 func renderField(name, text string, data map[string]any) (string, error) {
-	t, err := template.New(name).Option("missingkey=error").Parse(text)
+	t, err := parseTemplate(name, text)
 	if err != nil {
 		return "", fault.Terminalf(backupsv1alpha1.ReasonTemplateInvalid, "%s%s: the template does not parse: %w", fieldPath, name, err)
 	}
 	out := &limitedBuilder{limit: maxRendered}
 	switch err := t.Execute(out, data); {
+	case errors.Is(err, errEndless):
+		return "", fault.Terminalf(backupsv1alpha1.ReasonTemplateInvalid, "%s%s: %w", fieldPath, name, errEndless)
 	case errors.Is(err, errTooLong):
 		return "", fault.Terminalf(backupsv1alpha1.ReasonDestinationInvalid, "%s%s renders to more than %d bytes", fieldPath, name, maxRendered)
 	case err != nil:
@@ -112,19 +113,4 @@ func asAny(parameters map[string]string) map[string]any {
 		m[k] = v
 	}
 	return m
-}
-
-var errTooLong = errors.New("too long")
-
-// limitedBuilder stops a template that would render without end.
-type limitedBuilder struct {
-	strings.Builder
-	limit int
-}
-
-func (b *limitedBuilder) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > b.limit {
-		return 0, errTooLong
-	}
-	return b.Builder.Write(p)
 }

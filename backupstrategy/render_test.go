@@ -118,6 +118,35 @@ func TestRenderStopsATemplateWithoutEnd(t *testing.T) {
 	require.Equal(t, backupsv1alpha1.ReasonDestinationInvalid, fault.ReasonOf(err, ""))
 }
 
+// Each of these would keep a worker busy for hours, or fill its memory, without writing a byte.
+func TestRenderStopsALoop(t *testing.T) {
+	endless := map[string]string{
+		"a range over a number":    `{{ range 999999999999 }}{{ end }}x`,
+		"ranges in ranges":         `{{ range 999 }}{{ range 999 }}{{ range 999 }}{{ range 999 }}{{ end }}{{ end }}{{ end }}{{ end }}x`,
+		"a range below an if":      `{{ if true }}{{ with 1 }}{{ range 999999999999 }}{{ continue }}{{ end }}{{ end }}{{ end }}x`,
+		"a range in an else":       `{{ if false }}{{ else }}{{ with 0 }}{{ else }}{{ range 0 }}{{ else }}{{ range 999999999999 }}{{ end }}{{ end }}{{ end }}{{ end }}x`,
+		"a template of itself":     `{{ define "a" }}{{ template "a" }}{{ end }}{{ template "a" }}x`,
+		"a template of two others": `{{ define "a" }}{{ template "b" }}{{ template "b" }}{{ end }}{{ define "b" }}{{ template "a" }}{{ end }}{{ template "a" }}x`,
+		"a text that doubles":      `{{ $x := "ab" }}{{ range 60 }}{{ $x = printf "%s%s" $x $x }}{{ end }}x`,
+		"escapes of escapes":       `{{ $x := "\\" }}{{ range 60 }}{{ $x = js $x }}{{ end }}x`,
+		"print and println":        `{{ $x := "ab" }}{{ range 60 }}{{ $x = print (println $x $x) $x }}{{ end }}x`,
+	}
+	for name, key := range endless {
+		t.Run(name, func(t *testing.T) {
+			s3 := templateS3()
+			s3.Key = key
+			_, err := Render(templateOf(s3), application("acme"), parameters())
+			require.Equal(t, backupsv1alpha1.ReasonTemplateInvalid, fault.ReasonOf(err, ""), "%v", err)
+			require.ErrorContains(t, err, "spec.template.destination.s3.key: the template takes more than")
+		})
+	}
+	s3 := templateS3()
+	s3.Key = `{{ range $i, $part := .Application.spec.parts }}{{ if $i }}/{{ end }}{{ printf "%s" $part | urlquery }}{{ end }}`
+	d, err := Render(templateOf(s3), Application(etcdRef(), "acme", map[string]any{"parts": []any{"a", "b"}}), parameters())
+	require.NoError(t, err, "an honest loop is no harm")
+	require.Equal(t, "a/b/", d.Prefix)
+}
+
 func TestRenderNeedsS3(t *testing.T) {
 	_, err := Render(templateOf(nil), application("acme"), nil)
 	require.Equal(t, backupsv1alpha1.ReasonTemplateInvalid, fault.ReasonOf(err, ""))

@@ -1,6 +1,7 @@
 package backupstrategy
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -24,6 +25,8 @@ var (
 	regionName = regexp.MustCompile(`^[A-Za-z0-9._-]{0,64}$`)
 )
 
+var errUserInformation = errors.New("it carries user information: put the credentials into the Secret")
+
 // Validate gives a destination that is about to be written its canonical spelling, or says which field is wrong and what to write instead
 // (DestinationInvalid). One slash at the endpoint's end is dropped, scheme and host become lower case, and a prefix that is not empty ends in one slash.
 func Validate(d Destination) (Destination, error) {
@@ -40,6 +43,9 @@ func Validate(d Destination) (Destination, error) {
 // validateCommon holds for places that are written and for places that are read. A place that is read keeps the prefix as it is spelt: another driver may
 // have written below a leading slash.
 func validateCommon(d Destination) (Destination, error) {
+	if strings.Contains(d.Endpoint, "@") { // before anything that could repeat the value: what is in front of the sign is a secret
+		return Destination{}, invalid("endpoint", errUserInformation)
+	}
 	values := map[string]string{"endpoint": d.Endpoint, "bucket": d.Bucket, "key": d.Prefix, "region": d.Region, "credentialsSecretRef.name": d.CredentialsSecretName}
 	for _, name := range []string{"endpoint", "bucket", "key", "region", "credentialsSecretRef.name"} {
 		if err := plainText(values[name]); err != nil {
@@ -94,8 +100,8 @@ func canonicalEndpoint(s string) (string, error) {
 	if s == "" {
 		return "", fmt.Errorf("it is empty: write it as https://host or http://host:port")
 	}
-	if strings.Contains(s, "@") { // before anything that could repeat the value: what is in front of the sign is a secret
-		return "", fmt.Errorf("it carries user information: put the credentials into the Secret")
+	if strings.Contains(s, "@") {
+		return "", errUserInformation
 	}
 	scheme, _, found := strings.Cut(s, "://")
 	if !found {

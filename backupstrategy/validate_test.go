@@ -60,7 +60,8 @@ func TestC37Endpoint(t *testing.T) {
 }
 
 func TestC37EndpointErrorHidesUserInformation(t *testing.T) {
-	for _, in := range []string{"https://key:hunter2@s3.example", "key:hunter2@s3.example", "ftp://key:hunter2@s3.example/x?y"} {
+	for _, in := range []string{"https://key:hunter2@s3.example", "key:hunter2@s3.example", "ftp://key:hunter2@s3.example/x?y",
+		"https://key:hunter2@s3.example ", "https://key:hunter2..@s3.example", "https://key:hunter2@s3.example\n", "https://key:hunter2@s3.example/<no value>"} {
 		d := destination()
 		d.Endpoint = in
 		_, err := Validate(d)
