@@ -6,11 +6,13 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -33,6 +35,8 @@ const (
 	recheck = 5 * time.Second
 	// fallbackDuration is used for a Lease that does not say how long it lasts.
 	fallbackDuration = 15 * time.Second
+	// firstSight is how long a Lease that looks abandoned is watched at first: a driver that lives renews it every 2 seconds, whatever its clock says.
+	firstSight = 5 * time.Second
 	// patience is how many lease durations without a renewal count as gone: the driver may be restarting.
 	patience = 4
 )
@@ -45,6 +49,16 @@ type Guard struct {
 
 	holder atomic.Pointer[string]
 	synced atomic.Bool
+
+	mu        sync.Mutex
+	sightings map[types.NamespacedName]sighting
+}
+
+// sighting is when a state of the Lease was seen first, by the clock of this process. The driver's clock may be another.
+type sighting struct {
+	renewed time.Time
+	at      time.Time
+	first   bool // nobody has seen it change
 }
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=strategy.backups.cozystack.io,verbs=get;list;watch
@@ -84,30 +98,61 @@ func (g *Guard) look(ctx context.Context) (time.Duration, error) {
 	if err := g.Client.List(ctx, &leases); err != nil {
 		return 0, fmt.Errorf("look for the Lease %s of Cozystack's driver: %w", LeaseName, err)
 	}
-	defer g.synced.Store(true)
 	for i := range leases.Items {
 		lease := &leases.Items[i]
-		if left := g.alive(lease); left > 0 {
+		left, sure := g.alive(lease)
+		if !sure && !g.synced.Load() {
+			return left, nil
+		}
+		if left > 0 && sure {
+			g.synced.Store(true)
 			g.close(ctx, lease)
 			return left, nil
 		}
 	}
+	g.synced.Store(true)
 	if g.holder.Swap(nil) != nil {
 		log.FromContext(ctx).Info("Cozystack's backup strategy driver is gone: the backup controllers start")
 	}
 	return 0, nil
 }
 
-func (g *Guard) alive(lease *coordinationv1.Lease) time.Duration {
+// alive tells how long the Lease's holder is trusted to live, by how long ago this process saw the Lease change. At first sight its own time has to do; where
+// that is long ago the answer is not sure before a while has passed without a change.
+func (g *Guard) alive(lease *coordinationv1.Lease) (left time.Duration, sure bool) {
 	s := lease.Spec
 	if lease.Name != LeaseName || s.HolderIdentity == nil || *s.HolderIdentity == "" || s.RenewTime == nil {
-		return 0
+		return 0, true
 	}
 	lasts := fallbackDuration
 	if s.LeaseDurationSeconds != nil {
 		lasts = time.Duration(*s.LeaseDurationSeconds) * time.Second
 	}
-	return s.RenewTime.Add(patience * lasts).Sub(g.Now())
+	now := g.Now()
+	seen := g.sight(types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name}, s.RenewTime.Time, now)
+	since := seen.at
+	if seen.first && s.RenewTime.Time.Before(since) {
+		since = s.RenewTime.Time
+	}
+	left = since.Add(patience * lasts).Sub(now)
+	if watch := seen.at.Add(firstSight).Sub(now); seen.first && left <= 0 && watch > 0 {
+		return watch, false
+	}
+	return left, true
+}
+
+func (g *Guard) sight(lease types.NamespacedName, renewed, now time.Time) sighting {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	seen, known := g.sightings[lease]
+	if !known || !seen.renewed.Equal(renewed) {
+		if g.sightings == nil {
+			g.sightings = map[types.NamespacedName]sighting{}
+		}
+		seen = sighting{renewed: renewed, at: now, first: !known}
+		g.sightings[lease] = seen
+	}
+	return seen
 }
 
 func (g *Guard) close(ctx context.Context, lease *coordinationv1.Lease) {
