@@ -10,6 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -40,6 +41,7 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
 		LeaderElectionNamespace:       o.namespace,
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       &stop,
+		Controller:                    ctrlconfig.Controller{CacheSyncTimeout: kindsPatience},
 		// EtcdClusters are cached whole. What else is read as unstructured is read uncached, on purpose, by others.
 		Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		Cache: cache.Options{
@@ -69,6 +71,12 @@ func setup(mgr ctrl.Manager, o options) error {
 		return fmt.Errorf("set up the guard: %w", err)
 	}
 	if err := mgr.AddReadyzCheck("stock-driver", g.Check); err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("kinds", kindsServed(mgr.GetRESTMapper())); err != nil {
+		return err
+	}
+	if err := mgr.Add(&arrivals{mapper: mgr.GetRESTMapper(), waiting: absent(mgr.GetRESTMapper(), optionalKinds()), every: kindsRecheck}); err != nil {
 		return err
 	}
 	leases, err := lock.NewCache(mgr)

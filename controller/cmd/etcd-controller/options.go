@@ -73,6 +73,9 @@ func (o *options) validate() error {
 	if o.concurrency < 1 {
 		errs = append(errs, fmt.Errorf("--concurrency %d: at least 1", o.concurrency))
 	}
+	if o.maxSnapshots < 1 {
+		errs = append(errs, fmt.Errorf("--max-running-snapshots %d: at least 1", o.maxSnapshots))
+	}
 	return errors.Join(errs...)
 }
 
