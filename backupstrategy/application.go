@@ -1,7 +1,11 @@
 package backupstrategy
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 )
@@ -18,4 +22,16 @@ func Application(ref corev1.TypedLocalObjectReference, namespace string, values 
 		"metadata":   map[string]any{"name": ref.Name, "namespace": namespace},
 		"spec":       values,
 	}
+}
+
+// Values reads the chart values of a HelmRelease for Application. Whole numbers stay whole, as in the served object: 1000000 is not 1e+06.
+func Values(raw *apiextensionsv1.JSON) (map[string]any, error) {
+	if raw == nil {
+		return nil, nil
+	}
+	var values map[string]any
+	if err := utiljson.Unmarshal(raw.Raw, &values); err != nil {
+		return nil, fmt.Errorf("spec.values is no object: %w", err)
+	}
+	return values, nil
 }

@@ -1,11 +1,14 @@
 package backupjob
 
 import (
+	"context"
 	"sync"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/metrics"
 )
 
@@ -26,4 +29,44 @@ func (a *ages) record(application client.ObjectKey, completed time.Time) {
 	}
 	a.last[application] = completed
 	metrics.LastBackup.WithLabelValues(application.Namespace, application.Name).Set(float64(completed.Unix()))
+}
+
+// forget drops the metric of each application of a namespace that no Backup is left of, as after an uninstall: an age that only grows would alert for ever.
+func (a *ages) forget(namespace string, left []backupsv1alpha1.Backup) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	kept := map[string]bool{}
+	for i := range left {
+		kept[left[i].Spec.ApplicationRef.Name] = true
+	}
+	for application := range a.last {
+		if application.Namespace == namespace && !kept[application.Name] {
+			delete(a.last, application)
+			metrics.LastBackup.DeleteLabelValues(application.Namespace, application.Name)
+		}
+	}
+}
+
+func (a *ages) knows(namespace string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for application := range a.last {
+		if application.Namespace == namespace {
+			return true
+		}
+	}
+	return false
+}
+
+// forget looks whether anything is left to tell the age of, after a job or a Backup has gone. It reads the cache.
+func (r *Reconciler) forget(ctx context.Context, namespace string) {
+	if !r.ages.knows(namespace) {
+		return
+	}
+	var backups backupsv1alpha1.BackupList
+	if err := r.List(ctx, &backups, client.InNamespace(namespace)); err != nil {
+		log.FromContext(ctx).Error(err, "list Backups")
+		return
+	}
+	r.ages.forget(namespace, backups.Items)
 }

@@ -32,7 +32,7 @@ func ready() Seen {
 	return Seen{
 		Now:         noon,
 		Limits:      Limits{Deadline: 45 * time.Minute, Bootstrap: 30 * time.Minute, QuorumGrace: 2 * time.Minute, Quiet: 30 * time.Second, MaxRunning: 2, Queue: 24 * time.Hour},
-		Job:         JobFacts{Phase: backupsv1alpha1.BackupJobRunning, CreatedAt: noon.Add(-time.Minute), StartedAt: noon.Add(-time.Minute), Blocker: "WaitingForSlot: full"},
+		Job:         JobFacts{Phase: backupsv1alpha1.BackupJobRunning, CreatedAt: noon.Add(-time.Hour), StartedAt: noon.Add(-time.Minute), Blocker: "WaitingForSlot: full"},
 		Resolution:  ResolutionFacts{State: Resolved, Class: "daily", Strategy: "s3"},
 		Application: ApplicationFacts{Name: "etcd", Supported: true},
 		Cluster:     ClusterFacts{Found: true, Replicas: 3, Quorum: quorum.Verdict{ReadyVoters: 2, Voters: 3, Needed: 2}},
@@ -106,6 +106,13 @@ var examples = []example{
 	{"C17f the deadline ends the wait for the operator", with(following, late), RowDeadline, Fail, "", backupsv1alpha1.ReasonDeadlineExceeded, "45m"},
 	{"C17a the deadline names the blocker", with(ready, late, func(s *Seen) { s.Credentials.State = CredentialsMissing }), RowDeadline, Fail, "", backupsv1alpha1.ReasonDeadlineExceeded, "WaitingForSlot: full"},
 	{"a snapshot that was complete after the deadline is late", with(stored, late, func(s *Seen) { s.Snapshot.FinishedAt = noon.Add(time.Second) }), RowDeadline, Fail, "", backupsv1alpha1.ReasonDeadlineExceeded, ""},
+	{"a startedAt of the future, from a wrong clock, keeps no run for ever", with(following, func(s *Seen) {
+		s.Job.CreatedAt, s.Job.StartedAt = noon.Add(-24*time.Hour-45*time.Minute), noon.AddDate(1, 0, 0)
+	}), RowDeadline, Fail, "", backupsv1alpha1.ReasonDeadlineExceeded, ""},
+	{"a startedAt from before the creation, from a wrong clock, ends no run at once", with(ready, func(s *Seen) {
+		s.Job.StartedAt = noon.AddDate(-1, 0, 0)
+		s.Job.CreatedAt = noon.Add(-44 * time.Minute)
+	}), RowCreateSnapshot, Do, ActionCreateSnapshot, backupsv1alpha1.ReasonSnapshotRunning, ""},
 	{"C62 a snapshot that was complete in time is kept", with(stored, late, func(s *Seen) { s.Snapshot.FinishedAt = noon.Add(-time.Second) }), RowStoreBackup, Do, ActionCreateBackup, backupsv1alpha1.ReasonBackupCreated, ""},
 
 	{"C61 a snapshot of somebody else is not adopted", with(following, func(s *Seen) { s.Snapshot.Ours = false }), RowSnapshotForeign, Fail, "", backupsv1alpha1.ReasonSnapshotForeign, "nightly-0a1b2c3d"},
@@ -133,7 +140,7 @@ var examples = []example{
 	{"C17b the class is awaited", with(ready, state(ClassMissing)), RowClassAwaited, Wait, "", backupsv1alpha1.ReasonWaitingForBackupClass, "daily"},
 	{"C17b the class does not come", with(ready, bootstrap, state(ClassMissing)), RowClassNotFound, Fail, "", backupsv1alpha1.ReasonBackupClassNotFound, "daily"},
 	{"C17c no row", with(ready, state(NoRow), func(s *Seen) { s.Resolution.Message = "no row for Etcd" }), RowNoMatch, Fail, "", backupsv1alpha1.ReasonNoMatchingStrategy, "no row for Etcd"},
-	{"a strategy that nobody here runs", with(ready, state(UnsupportedStrategy)), RowUnsupported, Fail, "", backupsv1alpha1.ReasonStrategyKindUnsupported, "s3"},
+	{"a strategy that nobody here runs", with(ready, state(UnsupportedStrategy)), RowUnsupported, Fail, "", backupsv1alpha1.ReasonStrategyKindUnsupported, "apiGroup strategy.backups.cozystack.io"},
 	{"the strategy is awaited", with(ready, state(StrategyMissing)), RowStrategyAwaited, Wait, "", backupsv1alpha1.ReasonWaitingForStrategy, "s3"},
 	{"the strategy does not come", with(ready, bootstrap, state(StrategyMissing)), RowStrategyNotFound, Fail, "", backupsv1alpha1.ReasonStrategyNotFound, "s3"},
 	{"not an etcd", with(ready, func(s *Seen) { s.Application.Supported = false }), RowApplicationKind, Fail, "", backupsv1alpha1.ReasonApplicationUnsupported, "Etcd"},

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cozy-etcd/cozy-etcd/backupstrategy"
@@ -153,6 +154,10 @@ func (r *Reconciler) observeClass(ctx context.Context, job *backupsv1alpha1.Back
 	}
 	o.row, f.Strategy = row, row.StrategyRef.Name
 	switch {
+	case ptr.Deref(row.StrategyRef.APIGroup, "") == "" && backupstrategy.IsEtcdApplication(job.Spec.ApplicationRef):
+		// No driver lives in the core group: left alone, the job would wait for ever without a word.
+		f.State = UnsupportedStrategy
+		return nil
 	case !backupstrategy.InStrategyGroup(row.StrategyRef):
 		f.State = ForeignStrategy
 		return nil
@@ -179,8 +184,9 @@ func (r *Reconciler) observeCredentials(ctx context.Context, job *backupsv1alpha
 	}
 	f.State = CredentialsUsable
 	for _, key := range []string{etcdv1alpha2.AccessKeyIDKey, etcdv1alpha2.SecretAccessKeyKey} {
-		if len(secret.Data[key]) == 0 {
-			f.State, f.Message = CredentialsInvalid, fmt.Sprintf("key %s is missing or empty: set it", key)
+		if problem := backupstrategy.CredentialProblem(secret.Data[key]); problem != "" {
+			f.State, f.Message = CredentialsInvalid, fmt.Sprintf("key %s %s", key, problem)
+			return nil
 		}
 	}
 	return nil

@@ -2,7 +2,6 @@ package backupjob
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -78,11 +77,9 @@ func (r *Reconciler) application(ctx context.Context, job *backupsv1alpha1.Backu
 	if err := r.Get(ctx, key, release); err != nil {
 		return nil, ignoreNotFound(err, "read HelmRelease %s", key)
 	}
-	values := map[string]any{}
-	if release.Spec.Values != nil {
-		if err := json.Unmarshal(release.Spec.Values.Raw, &values); err != nil {
-			return nil, fmt.Errorf("HelmRelease %s: spec.values: %w", key, err)
-		}
+	values, err := backupstrategy.Values(release.Spec.Values)
+	if err != nil {
+		return nil, fmt.Errorf("HelmRelease %s: %w", key, err)
 	}
 	return backupstrategy.Application(job.Spec.ApplicationRef, job.Namespace, values), nil
 }

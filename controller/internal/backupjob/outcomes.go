@@ -2,6 +2,7 @@ package backupjob
 
 import (
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+	strategyv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/strategy/v1alpha1"
 )
 
 func skip(Seen) Decision { return Decision{Verb: Skip} }
@@ -99,8 +100,8 @@ func noMatch(s Seen) Decision {
 }
 
 func unsupported(s Seen) Decision {
-	return fail(StageResolving, backupsv1alpha1.ReasonStrategyKindUnsupported, "BackupClass %q leads to strategy %q, which is not of kind Etcd: this controller runs no other",
-		s.Resolution.Class, s.Resolution.Strategy)
+	return fail(StageResolving, backupsv1alpha1.ReasonStrategyKindUnsupported, "BackupClass %q leads to strategy %q, which is not of kind %s: this controller runs no other; write the row's strategyRef with apiGroup %s",
+		s.Resolution.Class, s.Resolution.Strategy, strategyv1alpha1.EtcdKind, strategyv1alpha1.Group)
 }
 
 func strategyAwaited(s Seen) Decision {

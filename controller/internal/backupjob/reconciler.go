@@ -2,6 +2,7 @@ package backupjob
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -63,6 +64,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	job := &backupsv1alpha1.BackupJob{}
 	if err := r.Get(ctx, req.NamespacedName, job); err != nil {
 		if apierrors.IsNotFound(err) {
+			r.forget(ctx, req.Namespace)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("read BackupJob %s: %w", req, err)
@@ -71,8 +73,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	o, err := r.observe(ctx, job)
-	if err != nil {
+	switch {
+	case err != nil && (!o.seen.started() || job.Status.Phase.Terminal()):
 		return ctrl.Result{}, err
+	case err != nil:
+		d := unread(o.seen, err)
+		result, saveErr := r.settle(ctx, job, o, d, nil)
+		if d.Verb == Fail {
+			return result, saveErr
+		}
+		return ctrl.Result{}, errors.Join(err, saveErr)
 	}
 	d := Decide(o.seen)
 	return r.settle(ctx, job, o, d, r.act(ctx, job, o, d))

@@ -132,7 +132,25 @@ type BackupFacts struct {
 	Ready  bool
 }
 
-func (s Seen) deadline() time.Time { return s.Job.StartedAt.Add(s.Limits.Deadline) }
+func (s Seen) deadline() time.Time { return s.start().Add(s.Limits.Deadline) }
+
+// skew is how far the clocks of the controller and of the API server may be apart without a word.
+const skew = 5 * time.Minute
+
+// start is startedAt, as far as the API server's clock bears it out: a run starts between its creation and the end of its queue. A controller whose clock was
+// wrong when it wrote startedAt neither ends a run at once nor keeps it for ever.
+func (s Seen) start() time.Time {
+	switch at := s.Job.StartedAt; {
+	case s.Job.CreatedAt.IsZero():
+		return at
+	case at.Before(s.Job.CreatedAt.Add(-skew)):
+		return s.Job.CreatedAt
+	case at.After(s.queueEnd()):
+		return s.queueEnd()
+	default:
+		return at
+	}
+}
 
 func (s Seen) started() bool { return !s.Job.StartedAt.IsZero() }
 
@@ -142,7 +160,7 @@ func (s Seen) queued() bool { return !s.started() && s.Queue.Ahead != "" }
 func (s Seen) queueEnd() time.Time { return s.Job.CreatedAt.Add(s.Limits.Queue) }
 
 // bootstrapping tells that a class or strategy that is absent may still come.
-func (s Seen) bootstrapping() bool { return s.Now.Before(s.Job.StartedAt.Add(s.Limits.Bootstrap)) }
+func (s Seen) bootstrapping() bool { return s.Now.Before(s.start().Add(s.Limits.Bootstrap)) }
 
 // following tells that the run is past the creation of its snapshot.
 func (s Seen) following() bool { return s.Snapshot.Requested || s.Snapshot.Exists }

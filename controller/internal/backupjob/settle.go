@@ -28,7 +28,7 @@ func (r *Reconciler) settle(ctx context.Context, job *backupsv1alpha1.BackupJob,
 	if isConflict(actErr) {
 		return ctrl.Result{RequeueAfter: afterConflict}, nil
 	}
-	d, retry := withError(d, actErr)
+	d, retry := withError(o.seen, d, actErr)
 	after := job.DeepCopy()
 	write(after, o.seen, d)
 	wrote, err := status.Patch(ctx, r.Client, job, after)
@@ -52,9 +52,14 @@ func isConflict(err error) bool {
 }
 
 // withError turns what was decided into what happened: a terminal error fails the run, a waiting one names the blocker, any other is tried again.
-func withError(d Decision, err error) (Decision, error) {
+func withError(s Seen, d Decision, err error) (Decision, error) {
 	if err == nil {
 		return d, nil
+	}
+	if (d.Action == ActionCreateBackup || d.Action == ActionCompleteBackup) && apierrors.IsForbidden(err) && !s.Now.Before(s.deadline()) {
+		// Whatever the table says of a snapshot that was complete in time: a quota or a policy is nothing that the run can outwait.
+		s.Job.Blocker = err.Error()
+		return expire(s), nil
 	}
 	d.Message, d.Recheck = err.Error(), 0
 	if d.Stage == StageSnapshot && d.Action == ActionCreateSnapshot {
@@ -71,6 +76,17 @@ func withError(d Decision, err error) (Decision, error) {
 		d.Verb, d.Reason = Wait, backupsv1alpha1.ReasonRetrying
 		return d, err
 	}
+}
+
+// unread is the outcome of a pass that could not read what its decision rests on. The deadline covers that as well, but not for one error alone: a controller
+// that comes back late may find a snapshot that was complete in time.
+func unread(s Seen, err error) Decision {
+	again := strings.HasPrefix(s.Job.Blocker, backupsv1alpha1.ReasonRetrying+": ")
+	s.Job.Blocker = backupsv1alpha1.ReasonRetrying + ": " + err.Error()
+	if again && !s.Now.Before(s.deadline()) {
+		return expire(s)
+	}
+	return wait(StageNone, 0, backupsv1alpha1.ReasonRetrying, "%s", err.Error())
 }
 
 // write puts a decision into the status. startedAt is written once, and nothing changes a final phase.
@@ -128,9 +144,10 @@ func again(s Seen, d Decision, job *backupsv1alpha1.BackupJob) time.Duration {
 	if job.Status.StartedAt == nil {
 		return max(d.Recheck, time.Second)
 	}
-	next := job.Status.StartedAt.Add(s.Limits.Deadline).Sub(s.Now)
+	s.Job.StartedAt = job.Status.StartedAt.Time
+	next := s.deadline().Sub(s.Now)
 	if d.Stage == StageResolving {
-		next = min(next, job.Status.StartedAt.Add(s.Limits.Bootstrap).Sub(s.Now))
+		next = min(next, s.start().Add(s.Limits.Bootstrap).Sub(s.Now))
 	}
 	if d.Recheck > 0 {
 		next = min(next, d.Recheck)

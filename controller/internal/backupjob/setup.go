@@ -23,7 +23,8 @@ import (
 )
 
 // SetupWithManager watches BackupJobs, what they make, and everything that they may wait for, except Secrets. Whether HelmReleases and Cozystack's
-// application API are served is looked up here, once: a cluster that gets either later needs a restart of the controller.
+// application API are served is looked up here, once: where either comes
+// later, the process ends and starts anew.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.flux = served(mgr.GetRESTMapper(), fluxv2.GroupVersion.WithKind("HelmRelease"))
 	r.apps = served(mgr.GetRESTMapper(), applicationGVK)

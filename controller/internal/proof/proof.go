@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/cozy-etcd/cozy-etcd/backupstrategy"
 	"github.com/cozy-etcd/cozy-etcd/backupstrategy/artifact"
 	"github.com/cozy-etcd/cozy-etcd/backupstrategy/store"
 	"github.com/cozy-etcd/cozy-etcd/backupstrategy/store/s3"
@@ -127,8 +128,8 @@ func (p *Prover) store(ctx context.Context, namespace string, source record.Sour
 		return nil, err
 	}
 	for _, key := range []string{etcdv1alpha2.AccessKeyIDKey, etcdv1alpha2.SecretAccessKeyKey} {
-		if len(secret.Data[key]) == 0 {
-			return nil, fault.Terminalf(backupsv1alpha1.ReasonCredentialsSecretInvalid, "Secret %q with the S3 credentials: key %s is missing or empty: set it", secret.Name, key)
+		if problem := backupstrategy.CredentialProblem(secret.Data[key]); problem != "" {
+			return nil, fault.Terminalf(backupsv1alpha1.ReasonCredentialsSecretInvalid, "Secret %q with the S3 credentials: key %s %s", secret.Name, key, problem)
 		}
 	}
 	return s3.New(s3.Config{

@@ -2,7 +2,6 @@ package restorejob
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -85,11 +84,9 @@ func (s StrategySources) releaseValues(ctx context.Context, name types.Namespace
 	if err != nil {
 		return nil, fmt.Errorf("read HelmRelease %s: %w", name, err)
 	}
-	var values map[string]any
-	if release.Spec.Values != nil {
-		if err := json.Unmarshal(release.Spec.Values.Raw, &values); err != nil {
-			return nil, fmt.Errorf("HelmRelease %s: spec.values: %w", name, err)
-		}
+	values, err := backupstrategy.Values(release.Spec.Values)
+	if err != nil {
+		return nil, fmt.Errorf("HelmRelease %s: %w", name, err)
 	}
 	return values, nil
 }

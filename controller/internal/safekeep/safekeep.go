@@ -124,6 +124,8 @@ func (m Maker) Keep(ctx context.Context, request backupstrategy.BackupRequest) e
 		return m.complete(ctx, wanted, request.Snapshot)
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
 		return fault.Terminalf(backupsv1alpha1.ReasonInternalError, "the API server refuses the Backup: %w", err)
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return fault.Terminalf(backupsv1alpha1.ReasonDeleted, "the namespace is being deleted: %w", err)
 	case err != nil:
 		return fmt.Errorf("create Backup %q: %w", request.Name, err)
 	}
