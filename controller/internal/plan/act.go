@@ -15,7 +15,7 @@ import (
 // +kubebuilder:rbac:groups=backups.cozystack.io,resources=backupjobs,verbs=create
 // +kubebuilder:rbac:groups=backups.cozystack.io,resources=plans/finalizers,verbs=update
 
-// act makes the job of the due tick. A job of that name is the run of that tick, whoever made it: Cozystack's controller gives the same name.
+// act makes the job of the due tick. One that is there already, unknown to the cache, is looked at before anything is said about it.
 func (r *Reconciler) act(ctx context.Context, plan *backupsv1alpha1.Plan, s Seen, d Decision) error {
 	if d.Verb != Create {
 		return nil
@@ -33,8 +33,10 @@ func (r *Reconciler) act(ctx context.Context, plan *backupsv1alpha1.Plan, s Seen
 	}
 	err := r.Create(ctx, job)
 	switch {
-	case err == nil || apierrors.IsAlreadyExists(err):
+	case err == nil:
 		return nil
+	case apierrors.IsAlreadyExists(err):
+		return fault.Conflictf(backupsv1alpha1.ReasonScheduled, "BackupJob %q: %w", s.Job, err)
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return fault.Terminalf(backupsv1alpha1.ReasonFailed, "the API server refuses BackupJob %q: %w", s.Job, err)
 	default:

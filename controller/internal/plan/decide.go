@@ -21,19 +21,21 @@ type Seen struct {
 	Jitter      time.Duration // delay of the due tick
 	Job         string        // name of the job of the due tick
 	JobExists   bool
+	Taken       bool   // a job of that name is not a run of this plan
 	Active      string // a run that is under way, named by kind and name
 }
 
 // Verb is what a decision amounts to.
 type Verb string
 
-// Verbs. Skip: nothing to do or to say. Wait: until Recheck. Record: save how a tick ended. Create: make the job of the tick, and record it. Stop: nothing
-// more happens before somebody changes something.
+// Verbs. Skip: nothing to do or to say. Wait: until Recheck. Record: save how a tick ended. Create: make the job of the tick, and record it. Refuse: the API
+// server did not take that job; the next tick tries again. Stop: nothing more happens before somebody changes something.
 const (
 	Skip   Verb = "Skip"
 	Wait   Verb = "Wait"
 	Record Verb = "Record"
 	Create Verb = "Create"
+	Refuse Verb = "Refuse"
 	Stop   Verb = "Stop"
 )
 
@@ -63,6 +65,7 @@ const (
 	RowScheduleInvalid = "ScheduleInvalid"
 	RowApplicationGone = "ApplicationGone"
 	RowMade            = "Made"
+	RowTaken           = "Taken"
 	RowJitter          = "Jitter"
 	RowSkipped         = "Skipped"
 	RowRun             = "Run"
@@ -77,6 +80,7 @@ var Rows = []Row{
 	{RowScheduleInvalid, func(s Seen) bool { return s.Schedule != "" }, scheduleInvalid},
 	{RowApplicationGone, func(s Seen) bool { return s.Gone }, applicationGone},
 	{RowMade, func(s Seen) bool { return !s.Due.IsZero() && s.JobExists }, made},
+	{RowTaken, func(s Seen) bool { return !s.Due.IsZero() && s.Taken }, taken},
 	{RowJitter, func(s Seen) bool { return !s.Due.IsZero() && s.Now.Before(s.Due.Add(s.Jitter)) }, jitter},
 	{RowSkipped, func(s Seen) bool { return !s.Due.IsZero() && s.Active != "" }, skipped},
 	{RowRun, func(s Seen) bool { return !s.Due.IsZero() }, run},
@@ -108,6 +112,10 @@ func applicationGone(s Seen) Decision {
 }
 
 func made(s Seen) Decision { return record(s, backupsv1alpha1.ReasonScheduled, "BackupJob %q", s.Job) }
+
+func taken(s Seen) Decision {
+	return record(s, backupsv1alpha1.ReasonRunSkipped, "skipped, as BackupJob %q has the name of this run and is not of this Plan: delete it", s.Job)
+}
 
 func jitter(s Seen) Decision {
 	return Decision{Verb: Wait, Reason: backupsv1alpha1.ReasonScheduled, Message: nextRun(s.Due), Recheck: s.Due.Add(s.Jitter).Sub(s.Now)}

@@ -53,6 +53,7 @@ var examples = []example{
 	{"C44 a schedule that is refused", with(func(s *Seen) { s.Schedule = "no" }), RowScheduleInvalid, Stop, backupsv1alpha1.ReasonScheduleInvalid, time.Time{}, 0},
 	{"C60 the application is gone", with(func(s *Seen) { s.Gone = true }), RowApplicationGone, Stop, backupsv1alpha1.ReasonApplicationNotFound, time.Time{}, 0},
 	{"C61 the job is there already", with(func(s *Seen) { s.JobExists = true }), RowMade, Record, backupsv1alpha1.ReasonScheduled, noon, 59 * time.Minute},
+	{"C61 the run's name is taken by somebody else", with(func(s *Seen) { s.Taken = true }), RowTaken, Record, backupsv1alpha1.ReasonRunSkipped, noon, 59 * time.Minute},
 	{"C46 plans with one schedule keep apart", with(func(s *Seen) { s.Now = noon.Add(9 * time.Second) }), RowJitter, Wait, backupsv1alpha1.ReasonScheduled, time.Time{}, time.Second},
 	{"C46 the former run is under way", with(func(s *Seen) { s.Active = "BackupJob \"x\"" }), RowSkipped, Record, backupsv1alpha1.ReasonRunSkipped, noon, 59 * time.Minute},
 	{"due", due(), RowRun, Create, backupsv1alpha1.ReasonScheduled, noon, 59 * time.Minute},

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cozy-etcd/cozy-etcd/backupstrategy"
@@ -36,7 +37,7 @@ func (r *Reconciler) observe(ctx context.Context, plan *backupsv1alpha1.Plan) (S
 		s.Schedule = err.Error()
 		return s, nil //nolint:nilerr // a fact about the Plan, not a failure to observe it
 	}
-	handled := handledUpTo(plan)
+	handled := handledUpTo(plan, s.Now)
 	s.Next, s.Due, s.Missed = ticks.after(s.Now), ticks.due(handled, s.Now), ticks.missed(handled, s.Now)
 	if !s.Due.IsZero() {
 		s.Job, s.Jitter = jobName(plan.Name, s.Due), ticks.jitter(plan.UID, s.Due)
@@ -48,8 +49,9 @@ func (r *Reconciler) observe(ctx context.Context, plan *backupsv1alpha1.Plan) (S
 	return s, err
 }
 
-// handledUpTo is the time up to which ticks are dealt with; those from before the plan's creation never were its own.
-func handledUpTo(plan *backupsv1alpha1.Plan) time.Time {
+// handledUpTo is the time up to which ticks are dealt with; those from before the plan's creation never were its own. A tick of the future was recorded under a
+// wrong clock: to believe it would stop the plan until then.
+func handledUpTo(plan *backupsv1alpha1.Plan, now time.Time) time.Time {
 	created := plan.CreationTimestamp.Time
 	c := meta.FindStatusCondition(plan.Status.Conditions, ConditionLastRun)
 	if c == nil {
@@ -57,6 +59,9 @@ func handledUpTo(plan *backupsv1alpha1.Plan) time.Time {
 	}
 	stamp, _, _ := strings.Cut(c.Message, " ")
 	last, err := time.Parse(time.RFC3339, stamp)
+	if last.After(now.Add(missedAfter)) {
+		last = now.Add(-missedAfter)
+	}
 	if err != nil || last.Before(created) {
 		return created
 	}
@@ -82,6 +87,12 @@ func (r *Reconciler) gone(ctx context.Context, plan *backupsv1alpha1.Plan) (bool
 	return true, nil
 }
 
+// runs tells whether a job is a run of the plan, whoever made it: Cozystack's controller gives the same name.
+func runs(j *backupsv1alpha1.BackupJob, plan *backupsv1alpha1.Plan) bool {
+	named := j.Spec.PlanRef != nil && j.Spec.PlanRef.Name == plan.Name && j.Spec.ApplicationRef.Name == plan.Spec.ApplicationRef.Name
+	return named || metav1.IsControlledBy(j, plan)
+}
+
 // observeRuns looks for the job of the due tick and for runs that are under way: an earlier one of this plan, or a restore.
 func (r *Reconciler) observeRuns(ctx context.Context, plan *backupsv1alpha1.Plan, s *Seen) error {
 	var jobs backupsv1alpha1.BackupJobList
@@ -91,8 +102,10 @@ func (r *Reconciler) observeRuns(ctx context.Context, plan *backupsv1alpha1.Plan
 	for i := range jobs.Items {
 		j := &jobs.Items[i]
 		switch {
-		case j.Name == s.Job:
+		case j.Name == s.Job && runs(j, plan):
 			s.JobExists = true
+		case j.Name == s.Job:
+			s.Taken = true
 		case j.Spec.PlanRef != nil && j.Spec.PlanRef.Name == plan.Name && !j.Status.Phase.Terminal() && j.DeletionTimestamp.IsZero():
 			s.Active = fmt.Sprintf("BackupJob %q", j.Name)
 		}

@@ -24,11 +24,15 @@ const afterConflict = 200 * time.Millisecond
 
 // settle saves the outcome of a pass with one patch, and then tells events and metrics. It is the only writer of a Plan's status.
 func (r *Reconciler) settle(ctx context.Context, plan *backupsv1alpha1.Plan, s Seen, d Decision, actErr error) (ctrl.Result, error) {
-	if actErr != nil {
-		if fault.ClassOf(actErr) != fault.Terminal {
+	switch fault.ClassOf(actErr) {
+	case fault.Terminal:
+		d.Verb, d.Reason, d.Message = Refuse, fault.ReasonOf(actErr, backupsv1alpha1.ReasonFailed), actErr.Error()
+	case fault.Conflict:
+		return ctrl.Result{RequeueAfter: afterConflict}, nil
+	default:
+		if actErr != nil {
 			return ctrl.Result{}, actErr
 		}
-		d.Verb, d.Reason, d.Message = Stop, fault.ReasonOf(actErr, backupsv1alpha1.ReasonFailed), actErr.Error()
 	}
 	after := plan.DeepCopy()
 	write(after, s, d)
@@ -53,16 +57,23 @@ func write(plan *backupsv1alpha1.Plan, s Seen, d Decision) {
 	case Skip:
 	case Stop:
 		conditions.Failed(d.Reason, "%s", d.Message)
+	case Refuse:
+		lastRun(conditions, d)
+		conditions.Failed(d.Reason, "%s", d.Message)
 	case Record, Create:
-		outcome := metav1.ConditionTrue
-		if d.Reason != backupsv1alpha1.ReasonScheduled {
-			outcome = metav1.ConditionFalse
-		}
-		conditions.Set(ConditionLastRun, outcome, d.Reason, "%s %s", d.Tick.UTC().Format(time.RFC3339), d.Message)
+		lastRun(conditions, d)
 		conditions.Done(backupsv1alpha1.ReasonScheduled, "%s", nextRun(s.Next))
 	default:
 		conditions.Done(d.Reason, "%s", d.Message)
 	}
+}
+
+func lastRun(conditions status.Conditions, d Decision) {
+	outcome := metav1.ConditionTrue
+	if d.Reason != backupsv1alpha1.ReasonScheduled {
+		outcome = metav1.ConditionFalse
+	}
+	conditions.Set(ConditionLastRun, outcome, d.Reason, "%s %s", d.Tick.UTC().Format(time.RFC3339), d.Message)
 }
 
 // again is when to look next. A timer that fires early only costs another look.
@@ -79,7 +90,7 @@ func (r *Reconciler) report(plan *backupsv1alpha1.Plan, d Decision) {
 	switch {
 	case d.Verb == Create:
 		r.Events.Eventf(plan, nil, corev1.EventTypeNormal, d.Reason, "Plan", "%s", d.Message)
-	case d.Verb == Record && d.Reason != backupsv1alpha1.ReasonScheduled:
+	case d.Verb == Refuse, d.Verb == Record && d.Reason != backupsv1alpha1.ReasonScheduled:
 		metrics.PlanRunsSkipped.WithLabelValues(plan.Namespace, plan.Name, d.Reason).Inc()
 		r.Events.Eventf(plan, nil, corev1.EventTypeWarning, d.Reason, "Plan", "%s", note(d))
 	case d.Verb == Stop && readyReason(plan) != d.Reason:
