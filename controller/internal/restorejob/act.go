@@ -206,6 +206,14 @@ func refused(err error, reason, what string) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
+// refusedCreation knows that a creation finds nothing gone that it was made for: without its namespace or kind it has to wait, and not to look again at once.
+func refusedCreation(err error, what string) error {
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return refused(err, backupsv1alpha1.ReasonRecreateRefused, what)
+}
+
 // dryRun asks the API server whether it would take the recreated cluster. That one is there already is the pass: everything else was checked before.
 func (r *Reconciler) dryRun(ctx context.Context, w *world) error {
 	err := r.Client.Create(ctx, recreated(w.record), client.DryRunAll, client.FieldOwner(FieldManager))
@@ -213,7 +221,7 @@ func (r *Reconciler) dryRun(ctx context.Context, w *world) error {
 	if apierrors.IsAlreadyExists(err) || (refusedByFence(err) && !w.seen.Lock.Fenced) {
 		return nil
 	}
-	return refused(err, backupsv1alpha1.ReasonRecreateRefused, "the API server would not take the recreated EtcdCluster")
+	return refusedCreation(err, "the API server would not take the recreated EtcdCluster")
 }
 
 // deleteCluster deletes exactly the object that was looked at. The deletion is in the background: in the foreground the object would live on, without its
@@ -232,7 +240,7 @@ func (r *Reconciler) deleteCluster(ctx context.Context, w *world) error {
 
 func (r *Reconciler) recreate(ctx context.Context, w *world) error {
 	err := r.Client.Create(ctx, recreated(w.record), client.FieldOwner(FieldManager))
-	return refused(err, backupsv1alpha1.ReasonRecreateRefused, "recreate the EtcdCluster")
+	return refusedCreation(err, "recreate the EtcdCluster")
 }
 
 func (r *Reconciler) own(ctx context.Context, w *world) error {
