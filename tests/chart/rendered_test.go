@@ -45,3 +45,16 @@ func TestC01GoTypesOfASize(t *testing.T) {
 		require.Equal(t, c.want, got, "%T", c.size)
 	}
 }
+
+// A whole number arrives in as many Go types.
+func TestGoTypesOfAWholeNumber(t *testing.T) {
+	const check = `{{ include "etcd.check.type" (dict "path" "replicas" "value" .Values.n "want" "whole number" "optional" false "example" "3") }}`
+	for _, n := range []any{3, int64(3), uint8(3), 3.0, json.Number("3"), json.Number("3.0"), -1} {
+		_, err := probe(check, map[string]any{"n": n})
+		require.NoError(t, err, "%T", n)
+	}
+	for _, n := range []any{3.5, json.Number("3.5"), "3", true, nil, []any{3}} {
+		_, err := probe(check, map[string]any{"n": n})
+		require.ErrorContains(t, err, "is no whole number", "%T", n)
+	}
+}

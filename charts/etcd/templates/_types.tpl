@@ -44,11 +44,12 @@ version: [string, needed, '"3.6.11"']
 {{/* etcd.check.type: {path, value, want, optional, example}. */}}
 {{- define "etcd.check.type" -}}
 {{- $is := get (dict "string" "string" "bool" "boolean" "map" "map" "slice" "list" "invalid" "null") (kindOf .value) | default "number" -}}
+{{- if eq (typeOf .value) "json.Number" -}}{{- $is = "number" -}}{{- end -}}
 {{- $fits := eq $is .want -}}
 {{- if eq .want "quantity" -}}
   {{- $fits = or (eq $is "string") (eq $is "number") -}}
 {{- else if eq .want "whole number" -}}
-  {{- $fits = and (eq $is "number") (eq (floor .value) (float64 .value)) -}}
+  {{- $fits = and (eq $is "number") (regexMatch "^-?[0-9]+([.]0+)?$" (include "etcd.quantity.text" .value)) -}}
 {{- end -}}
 {{- if not (or $fits (and .optional (eq $is "null"))) -}}
   {{- fail (printf "%s: %s is no %s; write for example %s: %s" .path (toJson .value) .want (splitList "." .path | last) .example) -}}
