@@ -95,12 +95,11 @@ func TestC26AStaleMarkDoesNotMakeASuspensionOurs(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
 	g.tenant("again")
-	g.patchRelease(`{"metadata":{"annotations":{"cozy-etcd.io/suspended-by":"failed-job"}}}`)
 	release := func(manager, patch string) {
 		t.Helper()
 		require.NoError(t, g.admin.Patch(t.Context(), g.helmRelease(), client.RawPatch("application/merge-patch+json", []byte(patch)), client.FieldOwner(manager)))
 	}
-	release(FieldManager, `{"spec":{"suspend":true}}`)
+	release(FieldManager, `{"metadata":{"annotations":{"cozy-etcd.io/suspended-by":"failed-job"}},"spec":{"suspend":true}}`)
 	require.True(t, leftSuspended(g.helmRelease()))
 	release("flux", `{"spec":{"suspend":false}}`)
 	require.False(t, leftSuspended(g.helmRelease()))
