@@ -46,7 +46,9 @@ func setupRestores(mgr ctrl.Manager, o options, leases cache.Cache, wrap func(re
 	if err := r.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up RestoreJobs: %w", err)
 	}
-	departures := &restorejob.Departures{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("etcd-controller"), Now: time.Now}
+	departures := &restorejob.Departures{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("etcd-controller"), Now: time.Now, Wrap: wrap,
+	}
 	if err := departures.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up the uninstall of suspended HelmReleases: %w", err)
 	}

@@ -28,7 +28,7 @@ func leftSuspended(release *unstructured.Unstructured) bool {
 		var fields struct {
 			Spec map[string]json.RawMessage `json:"f:spec"`
 		}
-		err := json.Unmarshal(e.FieldsV1.Raw, &fields)
+		err := json.Unmarshal(e.FieldsV1.GetRawBytes(), &fields)
 		return err == nil && fields.Spec["f:suspend"] != nil
 	})
 }

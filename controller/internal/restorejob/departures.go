@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	fluxv2 "github.com/cozy-etcd/cozy-etcd/controller/api/flux/v2"
@@ -25,6 +26,8 @@ type Departures struct {
 	Reader client.Reader // uncached
 	Events events.EventRecorder
 	Now    func() time.Time
+	// Wrap, where set, goes around every reconcile.
+	Wrap func(reconcile.Reconciler) reconcile.Reconciler
 }
 
 // SetupWithManager starts the watch, where the API server serves HelmReleases.
@@ -33,8 +36,12 @@ func (d *Departures) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil || !there {
 		return err
 	}
+	var inner reconcile.Reconciler = d
+	if d.Wrap != nil {
+		inner = d.Wrap(d)
+	}
 	return ctrl.NewControllerManagedBy(mgr).Named("departure").
-		For(&fluxv2.HelmRelease{}, builder.WithPredicates(predicate.NewPredicateFuncs(departs))).Complete(d)
+		For(&fluxv2.HelmRelease{}, builder.WithPredicates(predicate.NewPredicateFuncs(departs))).Complete(inner)
 }
 
 // departs tells that a release is ours to see off. One that a restore has at work is that restore's.
