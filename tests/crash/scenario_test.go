@@ -156,22 +156,38 @@ func (s *scenario) disturb(ctx context.Context, d drama, how disturbance) error 
 		s.start(ctx)
 		return <-ended
 	case err := <-ended:
-		if how.mode == Kill && journal.Disturbed() {
-			<-killed
-			s.start(ctx)
+		if how.mode == Kill && err == nil {
+			s.replace(ctx, killed)
 		}
 		return err
 	}
 }
 
+// replace starts another controller where one is killed after the job's end, while it cleans up.
+func (s *scenario) replace(ctx context.Context, killed <-chan struct{}) {
+	for !s.letGo(ctx) {
+		select {
+		case <-killed:
+			s.start(ctx)
+			return
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// letGo tells that no controller has anything left to do for the restore.
+func (s *scenario) letGo(ctx context.Context) bool {
+	job := &backupsv1alpha1.RestoreJob{}
+	err := s.tenant.Client.Get(ctx, client.ObjectKey{Namespace: s.tenant.Namespace, Name: "r"}, job)
+	return client.IgnoreNotFound(err) == nil && len(job.Finalizers) == 0
+}
+
 // settled waits until the controller lets the job go and nothing changes any more, and dumps it.
 func (s *scenario) settled(ctx context.Context) []string {
 	var before, now []string
-	require.Eventually(s.t, func() bool {
-		job := &backupsv1alpha1.RestoreJob{}
-		err := s.tenant.Client.Get(ctx, client.ObjectKey{Namespace: s.tenant.Namespace, Name: "r"}, job)
-		return client.IgnoreNotFound(err) == nil && len(job.Finalizers) == 0
-	}, time.Minute, 100*time.Millisecond, "the job is not let go")
+	require.Eventually(s.t, func() bool { return s.letGo(ctx) }, time.Minute, 100*time.Millisecond, "the job is not let go")
 	require.Eventually(s.t, func() bool {
 		before = now
 		var err error
