@@ -10,6 +10,8 @@ export UPSTREAM_CRDS TRANSCRIPTS
 # Pure Go links faster and needs no C library on the machine that runs it; only the race detector wants cgo.
 export CGO_ENABLED ?= 0
 LINK := -ldflags=-w
+# Most of these wait for etcd, and the last to end should not be the last to begin.
+LONGEST := ./tests/e2e ./tests/contract ./controller/internal/restorejob ./tests/crash ./tests/env
 
 .DEFAULT_GOAL := help
 
@@ -32,7 +34,7 @@ env: tools ## Bring the local environment up in the foreground until Ctrl-C
 .PHONY: test
 test: tools chart-tools ## All tests
 	$(BIN)/helm-unittest charts/etcd charts/etcd-controller
-	$(GO) test $(LINK) -timeout $(GOTEST_TIMEOUT) ./...
+	$(GO) test $(LINK) -p 3 -parallel 4 -timeout $(GOTEST_TIMEOUT) $(LONGEST) ./...
 
 .PHONY: test-race
 test-race: tools ## All Go tests with the race detector
