@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/klog/v2"
@@ -56,6 +57,7 @@ func startController(t *testing.T, extra ...string) *harness.Controller {
 	}
 	t.Cleanup(func() {
 		c.Stop(10 * time.Second)
+		assert.NotContains(t, c.LogTail(1<<20), "is forbidden: User", "the chart's rights must do")
 		if t.Failed() {
 			t.Logf("the controller's log ends with:\n%s", c.LogTail(16384))
 		}

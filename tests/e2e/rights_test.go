@@ -23,6 +23,8 @@ func TestLeastPrivilege(t *testing.T) {
 		{"list", "", "secrets", "tenant-x", false},
 		{"watch", "", "secrets", "", false},
 		{"create", "", "secrets", "tenant-x", false},
+		{"create", "", "events", harness.SystemNamespace, true}, // of the leader election
+		{"create", "", "events", "tenant-x", false},
 		{"delete", "", "pods", "tenant-x", false},
 		{"create", "", "configmaps", "tenant-x", true},
 		{"delete", "", "configmaps", "tenant-x", false},

@@ -24,6 +24,8 @@ import (
 const leaderElectionID = "etcd-controller.cozy-etcd.io"
 
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// The events of the leader election are of the core group.
+// +kubebuilder:rbac:groups="",resources=events,namespace=system,verbs=create;patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=system,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=etcd-controller.cozy-etcd.io,namespace=system,verbs=get;update
 
