@@ -34,7 +34,7 @@ env: tools ## Bring the local environment up in the foreground until Ctrl-C
 .PHONY: test
 test: tools chart-tools ## All tests
 	$(BIN)/helm-unittest charts/etcd charts/etcd-controller
-	$(GO) test $(LINK) -p 3 -parallel 4 -timeout $(GOTEST_TIMEOUT) $(LONGEST) ./...
+	$(GO) test $(LINK) -p 3 -timeout $(GOTEST_TIMEOUT) $(LONGEST) ./...
 
 .PHONY: test-race
 test-race: tools ## All Go tests with the race detector

@@ -144,7 +144,7 @@ func (k *kamajiRig) uids(plane string) []types.UID {
 // drive runs a job to its end while Kamaji's side moves on, and looks at the world before each pass.
 func (k *kamajiRig) drive(job string, want int, look func()) *backupsv1alpha1.RestoreJob {
 	k.t.Helper()
-	deadline := time.Now().Add(90 * time.Second)
+	deadline := time.Now().Add(4 * time.Minute)
 	for {
 		res, err := k.once(job)
 		j := k.job(job)

@@ -346,7 +346,7 @@ func (g *rig) once(job string) (res ctrl.Result, err error) {
 // run drives the controller, and the operator while the controller waits, until the job is as wanted.
 func (g *rig) run(name string, until func(*backupsv1alpha1.RestoreJob) bool) *backupsv1alpha1.RestoreJob {
 	g.t.Helper()
-	deadline := time.Now().Add(90 * time.Second)
+	deadline := time.Now().Add(4 * time.Minute)
 	for {
 		res, err := g.once(name)
 		job := g.job(name)
