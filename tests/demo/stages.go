@@ -93,7 +93,8 @@ func (d *demo) install(ctx context.Context) error {
 	if d.tenant, err = d.platform.InstallTenant(ctx, tenantNamespace, fluxInterval, map[string]any{"replicas": 3}); err != nil {
 		return err
 	}
-	cluster, err := d.tenant.AwaitWhole(ctx, 3, time.Minute)
+	// Five RSA keys of 4096 bits take seconds as a rule, and now and then a minute.
+	cluster, err := d.tenant.AwaitWhole(ctx, 3, 3*time.Minute)
 	if err != nil {
 		return err
 	}
