@@ -36,6 +36,30 @@ func TestSqueezeAnEmptyDatabase(t *testing.T) {
 	requireSqueezed(t, from)
 }
 
+// A database of many buffers is read ahead of where it is written.
+func TestSqueezeADatabaseOfManyBuffers(t *testing.T) {
+	from := filepath.Join(t.TempDir(), "from.db")
+	db := openBolt(t, from, false)
+	require.NoError(t, db.Update(func(tx *bbolt.Tx) error {
+		b, err := tx.CreateBucket([]byte("key"))
+		require.NoError(t, err)
+		for i := range 8000 {
+			require.NoError(t, b.Put(fmt.Appendf(nil, "key-%05d", i), bytes.Repeat([]byte{byte(i)}, 500+i%9000)))
+		}
+		return nil
+	}))
+	require.NoError(t, db.Update(func(tx *bbolt.Tx) error {
+		for i := range 8000 {
+			if i/40%3 == 0 {
+				require.NoError(t, tx.Bucket([]byte("key")).Delete(fmt.Appendf(nil, "key-%05d", i)))
+			}
+		}
+		return nil
+	}))
+	require.NoError(t, db.Close())
+	requireSqueezed(t, from)
+}
+
 func requireSqueezed(t *testing.T, from string) {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "to.db")
