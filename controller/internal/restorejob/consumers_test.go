@@ -158,7 +158,7 @@ func (k *kamajiRig) drive(job string, want int, look func()) *backupsv1alpha1.Re
 		}
 		k.ops.step()
 		k.step(want)
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 

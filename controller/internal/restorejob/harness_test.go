@@ -49,6 +49,9 @@ var platform struct {
 	names   atomic.Int64
 }
 
+// pause is how long a test waits before it looks again: long, as many tests look at once and each look is a request.
+const pause = 150 * time.Millisecond
+
 const ownNamespace = "cozy-etcd"
 
 func stopPlatform() {
@@ -161,7 +164,7 @@ func newRig(t *testing.T) *rig {
 // await waits for what others do: garbage collection, the end of a namespace, a ServiceAccount.
 func (g *rig) await(done func() bool) {
 	g.t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !done(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); !done(); time.Sleep(pause) {
 		require.True(g.t, time.Now().Before(deadline), "it never happens")
 	}
 }
@@ -360,7 +363,7 @@ func (g *rig) run(name string, until func(*backupsv1alpha1.RestoreJob) bool) *ba
 			continue
 		}
 		g.ops.step()
-		time.Sleep(30 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 

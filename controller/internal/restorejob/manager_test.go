@@ -76,7 +76,7 @@ func TestManagerRestores(t *testing.T) {
 	for job := g.job("again"); !done(job); job = g.job("again") {
 		require.Less(t, time.Since(start), 4*time.Minute, "%+v", job.Status)
 		g.ops.step()
-		time.Sleep(30 * time.Millisecond)
+		time.Sleep(pause)
 	}
 	require.Equal(t, okPhase, g.job("again").Status.Phase, "%+v", g.job("again").Status)
 	require.Empty(t, g.records())

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"helm.sh/helm/v3/pkg/kube"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/cli-runtime/pkg/resource"
 )
 
 // clientOptions say how one action writes.
@@ -107,7 +109,8 @@ func (c *helmClient) WaitForDelete(resources kube.ResourceList, timeout time.Dur
 	var left string
 	err := poll(timeout, func() (bool, error) {
 		for _, info := range resources {
-			if err := info.Get(); !apierrors.IsNotFound(err) {
+			// info.Get would ask for the namespace of each object that is gone, too.
+			if _, err := resource.NewHelper(info.Client, info.Mapping).Get(info.Namespace, info.Name); !apierrors.IsNotFound(err) {
 				left = info.ObjectName()
 				return false, err
 			}
@@ -120,8 +123,12 @@ func (c *helmClient) WaitForDelete(resources kube.ResourceList, timeout time.Dur
 	return err
 }
 
+// poll looks often at first, for what takes a moment, and then as seldom as Helm, for what waits for somebody.
 func poll(timeout time.Duration, done func() (bool, error)) error {
-	return wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, timeout, true, func(context.Context) (bool, error) { return done() })
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	pause := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.2, Steps: math.MaxInt32, Cap: 2 * time.Second}
+	return pause.DelayFunc().Until(ctx, true, false, func(context.Context) (bool, error) { return done() })
 }
 
 var (
