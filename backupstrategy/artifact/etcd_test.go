@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,8 +18,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/cozy-etcd/cozy-etcd/tests/env/ports"
-	"github.com/cozy-etcd/cozy-etcd/tests/env/process"
+	"github.com/cozy-etcd/cozy-etcd/tests/env/etcdserver"
 )
 
 const (
@@ -45,62 +43,16 @@ func tools(t testing.TB) Tools { return Tools{Dir: filepath.Dir(bin(t, "etcdutl-
 
 // server is a real etcd of one member.
 type server struct {
-	*clientv3.Client
-	child *process.Process
+	*etcdserver.Server
 }
 
-// serve runs etcd on a data folder, which may hold a restored snapshot.
-func serve(ctx context.Context, version, binary, dir string, args ...string) (*server, error) {
-	client, err := ports.Address()
-	if err != nil {
-		return nil, err
-	}
-	peer, err := ports.Address()
-	if err != nil {
-		return nil, err
-	}
-	child, err := process.Start(ctx, process.Spec{
-		Name: "etcd-" + version, Path: binary, Dir: filepath.Dir(dir),
-		Args: append([]string{
-			"--name=default", "--data-dir=" + dir, "--listen-client-urls=http://" + client, "--advertise-client-urls=http://" + client,
-			"--listen-peer-urls=http://" + peer, "--initial-advertise-peer-urls=http://localhost:2380", "--initial-cluster=default=http://localhost:2380",
-			"--unsafe-no-fsync", "--log-level=error", "--election-timeout=100", "--heartbeat-interval=10",
-		}, args...),
-		Ready: func(ctx context.Context) error {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+client+"/health", nil)
-			if err != nil {
-				return err
-			}
-			resp, err := http.DefaultClient.Do(req)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = resp.Body.Close() }()
-			if resp.StatusCode != http.StatusOK {
-				return errors.New(resp.Status)
-			}
-			return nil
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + client}, Logger: zap.NewNop()})
-	return &server{Client: c, child: child}, err
-}
-
-func (s *server) stop() {
-	_ = s.Close()
-	s.child.Kill()
-}
-
-// run starts etcd for a test.
+// startEtcd runs etcd, on data that may come out of a snapshot, until the test ends.
 func startEtcd(t testing.TB, version, dir string, args ...string) *server {
 	t.Helper()
-	s, err := serve(t.Context(), version, bin(t, "etcd-"+version), dir, args...)
+	s, err := etcdserver.Start(t.Context(), bin(t, "etcd-"+version), dir, args...)
 	require.NoError(t, err)
-	t.Cleanup(s.stop)
-	return s
+	t.Cleanup(s.Stop)
+	return &server{s}
 }
 
 func (s *server) snapshot(ctx context.Context, to string) error {
@@ -149,9 +101,10 @@ func fixture(t testing.TB, version, name string, fill func(ctx context.Context, 
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	s, err := serve(ctx, version, bin(t, "etcd-"+version), filepath.Join(t.TempDir(), "data"))
+	started, err := etcdserver.Start(ctx, bin(t, "etcd-"+version), filepath.Join(t.TempDir(), "data"))
 	require.NoError(t, err)
-	defer s.stop()
+	s := &server{started}
+	defer s.Stop()
 	require.NoError(t, awaitVersion(ctx, s, version))
 	require.NoError(t, fill(ctx, s))
 	path := filepath.Join(fixtures.dir, key+".db")

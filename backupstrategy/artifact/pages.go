@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"os"
 
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	"github.com/cozy-etcd/cozy-etcd/controller/fault"
@@ -45,6 +46,26 @@ type meta struct {
 	pages    uint64 // in use or free: the high-water mark
 	txid     uint64
 	raw      [metaSize]byte
+}
+
+// size is where the last page ends: in bytes, and never above the file's own size.
+func (m *meta) size() int64 { return int64(m.pages) * m.pageSize } //nolint:gosec // see readMeta
+
+// openDatabase opens a file for a change and tells how its pages lie.
+func openDatabase(path string) (*os.File, meta, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, meta{}, scratchError(err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, meta{}, errors.Join(scratchError(err), f.Close())
+	}
+	m, err := readMeta(f, info.Size())
+	if err != nil {
+		return nil, meta{}, errors.Join(err, f.Close())
+	}
+	return f, m, nil
 }
 
 // broken is the error for damage at a byte of the file.

@@ -107,20 +107,12 @@ func (p *preparer) compact(ctx context.Context, path string) (*summer, error) {
 
 // cutTail drops what bbolt has allocated behind the last page, so that the file has the size that etcd's own snapshot of it would have.
 func cutTail(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0o600)
-	if err != nil {
-		return scratchError(err)
-	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	if err != nil {
-		return scratchError(err)
-	}
-	m, err := readMeta(f, info.Size())
+	f, m, err := openDatabase(path)
 	if err != nil {
 		return err
 	}
-	return f.Truncate(int64(m.pages) * m.pageSize) //nolint:gosec // below the file's size
+	defer func() { _ = f.Close() }()
+	return f.Truncate(m.size())
 }
 
 // checkRevision makes sure that etcdutl did what it was asked for.

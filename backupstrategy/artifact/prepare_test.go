@@ -262,7 +262,7 @@ func TestSecondRestore(t *testing.T) {
 	require.NoError(t, err)
 	again := filepath.Join(t.TempDir(), "again.db")
 	require.NoError(t, s.snapshot(t.Context(), again))
-	s.stop()
+	s.Stop()
 
 	w = workspace(t)
 	f = load(t, w, again)

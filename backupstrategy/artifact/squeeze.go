@@ -8,7 +8,6 @@ import (
 	"hash/fnv"
 	"io"
 	"math/bits"
-	"os"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -19,20 +18,12 @@ import (
 // full. A page never moves up, so none is overwritten before it is read; a file that squeeze leaves halfway is lost, and its maker begins again.
 // The file has no free list afterwards, as etcd's own have none.
 func squeeze(ctx context.Context, path string, sum io.Writer) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0o600)
-	if err != nil {
-		return scratchError(err)
-	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	if err != nil {
-		return scratchError(err)
-	}
-	m, err := readMeta(f, info.Size())
+	f, m, err := openDatabase(path)
 	if err != nil {
 		return err
 	}
-	ahead := &readAhead{file: f, size: info.Size(), buffer: make([]byte, 0, readBuffer)}
+	defer func() { _ = f.Close() }()
+	ahead := &readAhead{file: f, size: m.size(), buffer: make([]byte, 0, readBuffer)}
 	c := &squeezer{database: database{file: ahead, meta: m, reached: newBitmap(m.pages), free: newBitmap(m.pages), reachedCount: 2}}
 	if err := c.reach(ctx); err != nil {
 		return err

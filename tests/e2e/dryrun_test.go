@@ -46,7 +46,9 @@ func controlPlane(t *testing.T, namespace, name, dataStore string) []types.UID {
 	tcp.Spec.DataStore, tcp.Spec.Kubernetes.Version, tcp.Spec.NetworkProfile = dataStore, "v1.34.0", &kamajiv1alpha1.NetworkProfile{}
 	tcp.Spec.ControlPlane.Service.ServiceType, tcp.Spec.ControlPlane.Deployment.Replicas = "ClusterIP", &replicas
 	require.NoError(t, platform.Client.Create(t.Context(), tcp))
-	t.Cleanup(func() { require.NoError(t, platform.Client.Delete(context.Background(), tcp), "its DataStore could not go before it") })
+	t.Cleanup(func() {
+		require.NoError(t, platform.Client.Delete(context.Background(), tcp), "its DataStore could not go before it")
+	})
 	var uids []types.UID
 	require.Eventually(t, func() bool { uids = readyPods(t, namespace); return len(uids) == 2 }, 30*time.Second, 100*time.Millisecond, platform.Kamaji.TenantError(namespace, name))
 	return uids

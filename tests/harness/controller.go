@@ -4,7 +4,6 @@ package harness
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -137,28 +136,12 @@ func (p *Platform) launch(ctx context.Context, until string, extra ...string) (*
 	}, extra...)
 	c.Process, err = process.Start(ctx, process.Spec{
 		Name: name, Path: p.Binary, Args: args, Dir: p.Dir, StartTimeout: 30 * time.Second,
-		Ready: func(ctx context.Context) error { return answersOK(ctx, c.Health+until) },
+		Ready: process.AnswersOK(http.DefaultClient, c.Health+until),
 	})
 	if err != nil {
 		return nil, err
 	}
 	return c, nil
-}
-
-func answersOK(ctx context.Context, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return errors.New(resp.Status)
-	}
-	return nil
 }
 
 // key names an object for error messages and look-ups.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,10 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
-	"github.com/cozy-etcd/cozy-etcd/tests/env/ports"
-	"github.com/cozy-etcd/cozy-etcd/tests/env/process"
+	"github.com/cozy-etcd/cozy-etcd/tests/env/etcdserver"
 )
 
 const version = "3.6.11"
@@ -40,42 +37,13 @@ func bin(t *testing.T, name string) string {
 // serve runs a real etcd of one member on a data folder.
 func serve(t *testing.T, dir string, args ...string) (*clientv3.Client, Target) {
 	t.Helper()
-	address, err := ports.Address()
+	s, err := etcdserver.Start(t.Context(), bin(t, "etcd-"+version), dir, args...)
 	require.NoError(t, err)
-	peer, err := ports.Address()
-	require.NoError(t, err)
-	child, err := process.Start(t.Context(), process.Spec{
-		Name: "etcd", Path: bin(t, "etcd-"+version), Dir: filepath.Dir(dir),
-		Args: append([]string{
-			"--name=default", "--data-dir=" + dir, "--listen-client-urls=http://" + address, "--advertise-client-urls=http://" + address,
-			"--listen-peer-urls=http://" + peer, "--initial-advertise-peer-urls=http://localhost:2380", "--initial-cluster=default=http://localhost:2380",
-			"--unsafe-no-fsync", "--log-level=error", "--election-timeout=100", "--heartbeat-interval=10",
-		}, args...),
-		Ready: func(ctx context.Context) error {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
-			if err != nil {
-				return err
-			}
-			resp, err := http.DefaultClient.Do(req)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = resp.Body.Close() }()
-			if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusServiceUnavailable {
-				return errors.New(resp.Status)
-			}
-			return nil
-		},
-	})
-	require.NoError(t, err)
-	t.Cleanup(child.Kill)
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + address}, Logger: zap.NewNop()})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
-	host, port, _ := strings.Cut(address, ":")
+	t.Cleanup(s.Stop)
+	host, port, _ := strings.Cut(s.Address, ":")
 	n, err := strconv.Atoi(port)
 	require.NoError(t, err)
-	return c, Target{Host: host, Port: n}
+	return s.Client, Target{Host: host, Port: n}
 }
 
 // More keys than a page holds come once each, at the revision of the first page, whatever is written or deleted meanwhile; and one that is compacted away

@@ -8,17 +8,13 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 
 	"go.etcd.io/bbolt"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/cozy-etcd/cozy-etcd/tests/env/ports"
-	"github.com/cozy-etcd/cozy-etcd/tests/env/process"
+	"github.com/cozy-etcd/cozy-etcd/tests/env/etcdserver"
 )
 
 const (
@@ -51,46 +47,12 @@ func makeSnapshot(ctx context.Context, bin, dir string, size int64, freePercent 
 }
 
 func emptySnapshot(ctx context.Context, bin, dir string) ([]byte, error) {
-	client, err := ports.Address()
+	server, err := etcdserver.Start(ctx, filepath.Join(bin, "etcd-3.6.11"), filepath.Join(dir, "data"))
 	if err != nil {
 		return nil, err
 	}
-	peer, err := ports.Address()
-	if err != nil {
-		return nil, err
-	}
-	child, err := process.Start(ctx, process.Spec{
-		Name: "etcd", Path: filepath.Join(bin, "etcd-3.6.11"), Dir: dir,
-		Args: []string{
-			"--data-dir=" + filepath.Join(dir, "data"), "--listen-client-urls=http://" + client, "--advertise-client-urls=http://" + client,
-			"--listen-peer-urls=http://" + peer, "--log-level=error",
-		},
-		Ready: func(ctx context.Context) error {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+client+"/health", nil)
-			if err != nil {
-				return err
-			}
-			resp, err := http.DefaultClient.Do(req)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = resp.Body.Close() }()
-			if resp.StatusCode != http.StatusOK {
-				return fmt.Errorf("the health check answers %s", resp.Status)
-			}
-			return nil
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer child.Kill()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + client}, Logger: zap.NewNop()})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = c.Close() }()
-	r, err := c.Snapshot(ctx)
+	defer server.Stop()
+	r, err := server.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 	}
 	c.apiserver, err = process.Start(ctx, process.Spec{
 		Name: "kube-apiserver", Path: path, Dir: c.opts.Dir, Args: args, Env: roomy, StartTimeout: 2 * time.Minute,
-		Ready: func(ctx context.Context) error { return get(ctx, client, c.Config.Host+"/readyz") },
+		Ready: process.AnswersOK(client, c.Config.Host+"/readyz"),
 	})
 	return err
 }

@@ -42,7 +42,7 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 			// One member elects itself; the default of a second is all waiting.
 			"--election-timeout=100", "--heartbeat-interval=10",
 		},
-		Ready: func(ctx context.Context) error { return get(ctx, http.DefaultClient, clientURL+"/readyz") },
+		Ready: process.AnswersOK(http.DefaultClient, clientURL+"/readyz"),
 	})
 	return err
 }

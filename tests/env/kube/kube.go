@@ -5,9 +5,7 @@ package kube
 import (
 	"context"
 	"crypto/x509/pkix"
-	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -152,21 +150,4 @@ func (c *Cluster) user(ca *authority, file, name string) (*rest.Config, error) {
 	}
 	cfg.QPS = -1
 	return cfg, nil
-}
-
-// get asks the API server for a path and wants 200.
-func get(ctx context.Context, client *http.Client, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return errors.New(req.URL.Path + " answers " + resp.Status)
-	}
-	return nil
 }

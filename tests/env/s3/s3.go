@@ -73,7 +73,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 		Env: []string{"ROOT_ACCESS_KEY_ID=" + s.AccessKey, "ROOT_SECRET_ACCESS_KEY=" + s.SecretKey},
 		// Metadata lies in a folder beside the data because not every temporary file system has extended attributes.
 		Args:  []string{"--port", ports.Join(s.port), "--region", s.Region, "--health", "/health", "posix", "--sidecar", meta, data},
-		Ready: func(ctx context.Context) error { return healthy(ctx, s.Endpoint+"/health") },
+		Ready: process.AnswersOK(http.DefaultClient, s.Endpoint+"/health"),
 	})
 	if err != nil {
 		return err
@@ -88,22 +88,6 @@ func (s *Server) Stop() {
 	}
 	ports.Release(s.port)
 	s.port = 0 // by now it may be somebody else's
-}
-
-func healthy(ctx context.Context, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return errors.New("the health check answers " + resp.Status)
-	}
-	return nil
 }
 
 // Client is an SDK client with the server's own credentials.
