@@ -38,7 +38,7 @@ func Start(ctx context.Context, binary, data string, args ...string) (*Server, e
 		Args: append([]string{
 			"--name=default", "--data-dir=" + data, "--listen-client-urls=http://" + client, "--advertise-client-urls=http://" + client,
 			"--listen-peer-urls=http://" + peer, "--initial-advertise-peer-urls=http://localhost:2380", "--initial-cluster=default=http://localhost:2380",
-			"--unsafe-no-fsync", "--log-level=error", "--election-timeout=100", "--heartbeat-interval=10",
+			"--unsafe-no-fsync", "--log-level=error", "--election-timeout=250", "--heartbeat-interval=50",
 		}, args...),
 		Ready: process.AnswersOK(http.DefaultClient, "http://"+client+"/readyz"),
 	})

@@ -45,20 +45,15 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{cert: cert, key: key, pem: encode("CERTIFICATE", der)}, nil
 }
 
-// issue signs a certificate for a server on loopback (with names) or for a client (without).
+// issue signs a server's certificate for loopback and further names.
 func (a *authority) issue(subject pkix.Name, names ...string) (pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return pair{}, err
 	}
 	tmpl := template(subject)
-	tmpl.KeyUsage = x509.KeyUsageDigitalSignature
-	tmpl.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	if len(names) > 0 {
-		tmpl.ExtKeyUsage = append(tmpl.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
-		tmpl.DNSNames = names
-		tmpl.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
-	}
+	tmpl.KeyUsage, tmpl.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	tmpl.DNSNames, tmpl.IPAddresses = names, []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, key.Public(), a.key)
 	if err != nil {
 		return pair{}, err

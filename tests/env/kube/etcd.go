@@ -40,7 +40,7 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 			"--listen-peer-urls=" + peerURL, "--initial-advertise-peer-urls=" + peerURL, "--initial-cluster=kube=" + peerURL,
 			"--unsafe-no-fsync", "--log-level=warn",
 			// One member elects itself; the default of a second is all waiting.
-			"--election-timeout=100", "--heartbeat-interval=10",
+			"--election-timeout=250", "--heartbeat-interval=50",
 		},
 		Ready: process.AnswersOK(http.DefaultClient, clientURL+"/readyz"),
 	})

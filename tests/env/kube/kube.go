@@ -4,10 +4,13 @@ package kube
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/x509/pkix"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"k8s.io/client-go/rest"
@@ -112,33 +115,33 @@ func (c *Cluster) writeIdentity() error {
 	if err != nil {
 		return err
 	}
-	files := map[string][]byte{"ca.crt": ca.pem, "apiserver.crt": server.cert, "apiserver.key": server.key, "sa.key": private, "sa.pub": public, "audit.yaml": []byte(auditPolicy)}
-	if err := writeFiles(c.pki, files); err != nil {
+	var tokens strings.Builder
+	if _, err := c.user(&tokens, ca.pem, "controllers", "system:kube-controller-manager"); err != nil {
 		return err
 	}
-	if _, err := c.user(ca, "controllers", "system:kube-controller-manager"); err != nil {
-		return err
-	}
-	if c.Config, err = c.user(ca, "admin", "kubernetes-admin"); err != nil {
+	if c.Config, err = c.user(&tokens, ca.pem, "admin", "kubernetes-admin"); err != nil {
 		return err
 	}
 	c.Kubeconfig = c.kubeconfig("admin")
-	return nil
+	return writeFiles(c.pki, map[string][]byte{
+		"ca.crt": ca.pem, "apiserver.crt": server.cert, "apiserver.key": server.key, "sa.key": private, "sa.pub": public,
+		"tokens.csv": []byte(tokens.String()), "audit.yaml": []byte(auditPolicy),
+	})
 }
 
 func (c *Cluster) kubeconfig(user string) string {
 	return filepath.Join(c.opts.Dir, user+".kubeconfig")
 }
 
-// user makes a member of system:masters and writes its kubeconfig.
-func (c *Cluster) user(ca *authority, file, name string) (*rest.Config, error) {
-	id, err := ca.issue(pkix.Name{CommonName: name, Organization: []string{"system:masters"}})
-	if err != nil {
+// user makes a member of system:masters and writes its kubeconfig. It has a token: the API server would check a client certificate's chain at each request.
+func (c *Cluster) user(tokens io.Writer, ca []byte, file, name string) (*rest.Config, error) {
+	token := rand.Text()
+	if _, err := fmt.Fprintf(tokens, "%s,%s,%s,system:masters\n", token, name, name); err != nil {
 		return nil, err
 	}
 	k := clientcmdapi.NewConfig()
-	k.Clusters["env"] = &clientcmdapi.Cluster{Server: "https://" + c.Address(), CertificateAuthorityData: ca.pem}
-	k.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: id.cert, ClientKeyData: id.key}
+	k.Clusters["env"] = &clientcmdapi.Cluster{Server: "https://" + c.Address(), CertificateAuthorityData: ca}
+	k.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
 	k.Contexts["env"] = &clientcmdapi.Context{Cluster: "env", AuthInfo: name}
 	k.CurrentContext = "env"
 	if err := clientcmd.WriteToFile(*k, c.kubeconfig(file)); err != nil {
