@@ -3,6 +3,7 @@ package restorejob
 import (
 	"context"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,13 @@ import (
 // FencePolicy is the name of the admission policy and of its binding, which charts/etcd-controller installs.
 const FencePolicy = "etcd-restore-fence.cozy-etcd.io"
 
+func (r *Reconciler) queueLimit() time.Duration {
+	if r.QueueLimit == 0 {
+		return lock.DefaultQueueLimit
+	}
+	return r.QueueLimit
+}
+
 // observeLock reads the Lease of the application.
 func (r *Reconciler) observeLock(ctx context.Context, w *world) error {
 	application := w.application()
@@ -28,10 +36,7 @@ func (r *Reconciler) observeLock(ctx context.Context, w *world) error {
 		return err
 	}
 	w.lock = l
-	f := LockFacts{Namespace: w.job.Namespace, Name: lock.Name(application), Limit: r.QueueLimit, Fence: l.Fence != nil}
-	if f.Limit == 0 {
-		f.Limit = lock.DefaultQueueLimit
-	}
+	f := LockFacts{Namespace: w.job.Namespace, Name: lock.Name(application), Limit: r.queueLimit(), Fence: l.Fence != nil}
 	if l.Fence != nil {
 		f.FencedAt = l.Fence.Since
 		f.Fenced = w.record != nil && *l.Fence == w.fence(l.Fence)

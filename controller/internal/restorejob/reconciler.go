@@ -75,13 +75,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.pass(ctx, w)
 }
 
-// unread shows why nothing happens where the world cannot be read.
+// unread shows why nothing happens where the world cannot be read. It ends a job at the queue limit if that has never held anything: its finalizer comes
+// before all that it does. Any other goes on asking, as what it left behind cannot be seen.
 func (r *Reconciler) unread(ctx context.Context, job *backupsv1alpha1.RestoreJob, err error) (ctrl.Result, error) {
 	w := &world{job: job, seen: Seen{Now: r.Now(), Job: jobFacts(job)}}
 	if terminal(w.seen) {
 		return ctrl.Result{}, err
 	}
-	return r.settle(ctx, w, Decision{Row: RowUnread, Verb: Wait, Message: "the state of the restore cannot be read"}, err)
+	d := Decision{Row: RowUnread, Verb: Wait, Message: "the state of the restore cannot be read"}
+	begun := w.seen.Job.Finalizer || !w.seen.Job.StartedAt.IsZero()
+	if limit := r.queueLimit(); !begun && !w.seen.Now.Before(job.CreationTimestamp.Add(limit)) {
+		d = fail(backupsv1alpha1.ReasonDeadlineExceeded, "the restore could not start within %s: %s: %v; nothing was touched", limit, d.Message, err)
+		d.Row, err = RowUnread, nil
+	}
+	return r.settle(ctx, w, d, err)
 }
 
 // done spares finished jobs every read.
