@@ -20,6 +20,7 @@ import (
 
 	"github.com/cozy-etcd/cozy-etcd/controller/api"
 	fluxv2 "github.com/cozy-etcd/cozy-etcd/controller/api/flux/v2"
+	"github.com/cozy-etcd/cozy-etcd/tests/env/managed"
 )
 
 // Mode is the generation of Flux that is played.
@@ -54,7 +55,7 @@ type Controller struct {
 	locks  map[types.NamespacedName]*sync.Mutex
 
 	cancel context.CancelFunc
-	done   chan struct{}
+	done   <-chan struct{}
 }
 
 // New prepares the double; Start runs it.
@@ -80,10 +81,10 @@ func New(o Options) (*Controller, error) {
 // Start runs the double until Stop or the end of ctx and returns once it watches.
 func (c *Controller) Start(ctx context.Context) error {
 	ctx, c.cancel = context.WithCancel(ctx)
-	c.done = make(chan struct{})
 	mgr, err := ctrl.NewManager(c.sdk.config, ctrl.Options{Scheme: c.client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
 	if err != nil {
-		close(c.done)
+		c.cancel()
+		c.cancel = nil
 		return fmt.Errorf("manager of the helm-controller double: %w", err)
 	}
 	skip := true
@@ -95,25 +96,14 @@ func (c *Controller) Start(ctx context.Context) error {
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, 30*time.Second),
 		}).Complete(reconcile.Func(c.reconcile))
 	if err != nil {
-		close(c.done)
+		c.cancel()
+		c.cancel = nil
 		return fmt.Errorf("controller of the helm-controller double: %w", err)
 	}
-	failed := make(chan error, 1)
-	go func() {
-		defer close(c.done)
-		failed <- mgr.Start(ctx)
-	}()
-	synced := make(chan struct{})
-	go func() {
-		mgr.GetCache().WaitForCacheSync(ctx)
-		close(synced)
-	}()
-	select {
-	case err := <-failed:
+	if c.done, err = managed.Run(ctx, mgr); err != nil {
 		return fmt.Errorf("run the helm-controller double: %w", err)
-	case <-synced:
-		return nil
 	}
+	return nil
 }
 
 // Stop ends the double and waits for the action in progress.

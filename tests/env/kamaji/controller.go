@@ -22,6 +22,7 @@ import (
 
 	"github.com/cozy-etcd/cozy-etcd/controller/api"
 	kamajiv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/kamaji/v1alpha1"
+	"github.com/cozy-etcd/cozy-etcd/tests/env/managed"
 )
 
 // Mode is the generation of Kamaji that is played.
@@ -48,7 +49,7 @@ type Controller struct {
 	opts    Options
 	client  client.Client // uncached
 	cancel  context.CancelFunc
-	done    chan struct{}
+	done    <-chan struct{}
 	webhook *webhook
 
 	mu      sync.Mutex
@@ -73,7 +74,6 @@ func New(o Options) (*Controller, error) {
 // Start runs the double until Stop or the end of ctx and returns once it watches.
 func (c *Controller) Start(ctx context.Context) error {
 	ctx, c.cancel = context.WithCancel(ctx)
-	c.done = make(chan struct{})
 	mgr, err := ctrl.NewManager(c.opts.Config, ctrl.Options{Scheme: c.client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
 	if err == nil {
 		err = c.setUp(mgr)
@@ -82,25 +82,14 @@ func (c *Controller) Start(ctx context.Context) error {
 		c.webhook, err = startWebhook(ctx, c.client)
 	}
 	if err != nil {
-		close(c.done)
+		c.cancel()
+		c.cancel = nil
 		return fmt.Errorf("start the Kamaji double: %w", err)
 	}
-	failed := make(chan error, 1)
-	go func() {
-		defer close(c.done)
-		failed <- mgr.Start(ctx)
-	}()
-	synced := make(chan struct{})
-	go func() {
-		mgr.GetCache().WaitForCacheSync(ctx)
-		close(synced)
-	}()
-	select {
-	case err := <-failed:
+	if c.done, err = managed.Run(ctx, mgr); err != nil {
 		return fmt.Errorf("run the Kamaji double: %w", err)
-	case <-synced:
-		return nil
 	}
+	return nil
 }
 
 // Stop ends the double; a webhook of it goes too, so that DataStores can be created without it.
