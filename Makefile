@@ -11,7 +11,7 @@ export UPSTREAM_CRDS TRANSCRIPTS
 export CGO_ENABLED ?= 0
 LINK := -ldflags=-w
 # Most of these wait for etcd, and the last to end should not be the last to begin.
-LONGEST := ./tests/e2e ./tests/contract ./controller/internal/restorejob ./tests/crash ./tests/env
+LONGEST := ./tests/e2e ./tests/contract ./controller/internal/restorejob ./tests/crash ./tests/env ./tests/conformance ./tests/env/helmcontroller ./controller/internal/backupjob
 
 .DEFAULT_GOAL := help
 
