@@ -104,6 +104,11 @@ func replay(t *testing.T, d drama, sample int) {
 				}
 				t.Logf("attempt %d had no such write: %v", attempt+1, got.writes)
 			}
+			// Two changes of a status become one write where they come close together, so a run may have fewer of these; every other write must come.
+			if strings.HasSuffix(how.at.Write, "/status") {
+				t.Log("no run but the undisturbed one wrote this status that often: there is no such point")
+				return
+			}
 			t.Fatal("the write that is to be disturbed did not come")
 		})
 	}

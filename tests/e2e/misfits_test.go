@@ -1,24 +1,22 @@
 package e2e
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"fmt"
-	"os"
+	"io"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.etcd.io/bbolt"
-	"go.etcd.io/etcd/api/v3/authpb"
-	"golang.org/x/crypto/bcrypt"
-	"google.golang.org/protobuf/proto"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	etcdv1alpha2 "github.com/cozy-etcd/cozy-etcd/controller/api/etcdoperator/v1alpha2"
+	"github.com/cozy-etcd/cozy-etcd/tests/env/etcdserver"
 	"github.com/cozy-etcd/cozy-etcd/tests/harness"
 )
 
@@ -52,23 +50,29 @@ func (a *artifacts) hold(content []byte) {
 	a.patch(a.backup(), `{"status":{"artifact":{"sizeBytes":%d,"checksum":"sha256:%x"}}}`, len(content), sha256.Sum256(content))
 }
 
-// withAuth turns auth on in a snapshot, as etcd writes it, with a password for root.
-func withAuth(t *testing.T, snapshot []byte, password string) []byte {
+// withAuth is a snapshot that etcd 3.5 took of itself with auth on and this password for root.
+func withAuth(t *testing.T, password string) []byte {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "auth.db")
-	require.NoError(t, os.WriteFile(path, bytes.Clone(snapshot[:len(snapshot)-sha256.Size]), 0o600))
-	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+	ctx := t.Context()
+	s, err := etcdserver.Start(ctx, filepath.Join(platform.Bin, "etcd-3.5.35"), filepath.Join(t.TempDir(), "data"))
 	require.NoError(t, err)
-	user, err := proto.Marshal(&authpb.User{Name: []byte("root"), Password: hash, Roles: []string{"root"}})
+	defer s.Stop()
+	_, err = s.UserAdd(ctx, "root", password)
 	require.NoError(t, err)
-	db, err := bbolt.Open(path, 0o600, nil)
+	_, err = s.RoleAdd(ctx, "root")
 	require.NoError(t, err)
-	require.NoError(t, db.Update(func(tx *bbolt.Tx) error {
-		require.NoError(t, tx.Bucket([]byte("authUsers")).Put([]byte("root"), user))
-		return tx.Bucket([]byte("auth")).Put([]byte("authEnabled"), []byte{1})
-	}))
-	require.NoError(t, db.Close())
-	return sealed(t, path)
+	_, err = s.UserGrantRole(ctx, "root", "root")
+	require.NoError(t, err)
+	_, err = s.AuthEnable(ctx)
+	require.NoError(t, err)
+	root, err := clientv3.New(clientv3.Config{Endpoints: s.Endpoints(), Username: "root", Password: password, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	defer root.Close()
+	snapshot, err := root.Snapshot(ctx)
+	require.NoError(t, err)
+	content, err := io.ReadAll(snapshot)
+	require.NoError(t, err)
+	return content
 }
 
 // misfitCases are refused by what the snapshot is and what the cluster is, however whole the object. Of36 is a snapshot of etcd 3.6.
@@ -76,7 +80,7 @@ func (a *artifacts) misfitCases(of36 []byte) []spoiled {
 	restore := func() { a.hold(a.good) }
 	return []spoiled{
 		{"a 3.6 snapshot onto 3.5", backupsv1alpha1.ReasonVersionUnsupported, []string{"the snapshot is of etcd 3.6", "spec.version is 3.5.35"}, func() { a.hold(of36) }, restore},
-		{"auth on with another password", backupsv1alpha1.ReasonPasswordWrong, []string{`"root"`}, func() { a.hold(withAuth(a.t, a.good, "of then")) }, restore},
+		{"auth on with another password", backupsv1alpha1.ReasonPasswordWrong, []string{`"root"`}, func() { a.hold(withAuth(a.t, "of then")) }, restore},
 		{"auth off, and spec.auth on", backupsv1alpha1.ReasonAuthMismatch, []string{"spec.auth is on"}, func() {}, func() {}},
 	}
 }
