@@ -90,9 +90,40 @@ controller: {operatorRestoreMinors: ["3.5", "3.10"], operatorDeployment: cozy-et
 		"--scratch-dir=/scratch", "--scratch-limit=8589934592", "--queue-limit=2h", "--zap-log-level=debug",
 	}, pod.Containers[0].Args)
 
+	d = deployment(t, `
+image: {repository: "localhost:5000/my_org/a--b.c"}
+nodeSelector: {a: null}
+podLabels: {number: 10737418240, none: null, empty: ""}
+podAnnotations: {prometheus.io/scrape: true, prometheus.io/port: 8080, half: 0.5}
+tolerations: [{key: a, operator: Equal, value: "true", effect: NoExecute, tolerationSeconds: 60}]
+`)
+	require.Equal(t, "localhost:5000/my_org/a--b.c:0.1.0", d.Spec.Template.Spec.Containers[0].Image)
+	require.Empty(t, d.Spec.Template.Spec.NodeSelector)
+	require.Equal(t, "10737418240", d.Spec.Template.Labels["number"])
+	require.Contains(t, d.Spec.Template.Labels, "empty")
+	require.NotContains(t, d.Spec.Template.Labels, "none")
+	require.Equal(t, map[string]string{"prometheus.io/scrape": "true", "prometheus.io/port": "8080", "half": "0.5"}, d.Spec.Template.Annotations)
+	require.EqualValues(t, 60, *d.Spec.Template.Spec.Tolerations[0].TolerationSeconds)
+
 	d = deployment(t, `scratch: {volume: {ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 20Gi}}}}}}}`)
 	require.Nil(t, d.Spec.Template.Spec.Volumes[0].EmptyDir)
 	require.NotNil(t, d.Spec.Template.Spec.Volumes[0].Ephemeral)
+}
+
+// The monitor chooses the Service, and is left out where it is off or where an older release's values do not know it.
+func TestControllerServiceMonitor(t *testing.T) {
+	objects, err := controller(Request{Values: "serviceMonitor: {enabled: true, labels: {release: prometheus}}"})
+	require.NoError(t, err)
+	monitor, service := find(t, objects, "ServiceMonitor", "etcd-etcd-controller"), find(t, objects, "Service", "etcd-etcd-controller-metrics")
+	require.Equal(t, "prometheus", monitor.GetLabels()["release"])
+	selector, _, err := unstructured.NestedStringMap(monitor.Object, "spec", "selector", "matchLabels")
+	require.NoError(t, err)
+	require.Subset(t, service.GetLabels(), selector)
+	for _, values := range []string{"", "serviceMonitor: null", "serviceMonitor: {enabled: null}"} {
+		objects, err = controller(Request{Values: values})
+		require.NoError(t, err, values)
+		require.Len(t, objects, 9, values)
+	}
 }
 
 // Typos and slips, with the field and what stands there.
@@ -104,7 +135,26 @@ func TestControllerRefuses(t *testing.T) {
 		"image: {tag: \"sha256:abc\"}":                    "sha256:abc",
 		"image: {digest: abc}":                            "'abc'",
 		"image: {repository: null}":                       "repository",
-		"image: {repository: \"a:\"}":                     "'a:'",
+		"image: {repository: \"a:\"}":                     `image.repository: "a:"`,
+		"image: {repository: \"ghcr.io/a/b:1.2\"}":        "write a tag into image.tag",
+		"image: {repository: \"ghcr.io/a/b@sha256:0\"}":   "a digest into image.digest",
+		"image: {repository: \"https://ghcr.io/a\"}":      "leave out https://",
+		"image: {repository: ghcr.io/A/b}":                `"ghcr.io/A/b" is not REGISTRY/NAME in lower case`,
+		"image: {repository: ghcr.io/a//b}":               "image.repository",
+		"image: {repository: \"\"}":                       "/image/repository",
+		"resources: {limits: {memory: 512MB}}":            "'512MB'",
+		"resources: {limits: {cpu: null}}":                "/resources/limits/cpu",
+		"resources: {requests: {cpu: -1}}":                "got -1",
+		"scratch: {volume: {name: x, emptyDir: {}}}":      "scratch.volume: ",
+		"nodeSelector: {a: {b: c}}":                       "/nodeSelector/a",
+		"podLabels: {a: x y}":                             "'x y'",
+		"podAnnotations: {a: [b]}":                        "/podAnnotations/a",
+		"tolerations: [{key: a, value: true}]":            "/tolerations/0/value",
+		"tolerations: [null]":                             "/tolerations/0",
+		"tolerations: [{Key: a}]":                         "'Key'",
+		"priorityClassName: Bad_Name":                     "'Bad_Name'",
+		"serviceMonitor: {enabled: \"true\"}":             "/serviceMonitor/enabled",
+		"affinity: {nodeAffinity: {required: {}}}":        "'required'",
 		"scratch: {sizeLimit: 8gb}":                       "'8gb'",
 		"scratch: {sizeLimit: null}":                      "sizeLimit",
 		"affinity: {podAntiAfinity: {}}":                  "podAntiAfinity",

@@ -2,6 +2,8 @@
 {{- define "etcd-controller.checks" -}}
 {{- include "etcd-controller.check.flags" . -}}
 {{- include "etcd-controller.check.labels" . -}}
+{{- include "etcd-controller.check.image" . -}}
+{{- include "etcd-controller.check.volume" . -}}
 {{- include "etcd-controller.check.alone" . -}}
 {{- end }}
 
@@ -25,6 +27,20 @@
   {{- if hasKey ($.Values.podLabels | default dict) $name -}}
     {{- fail (printf "podLabels: %s is the chart's own (%s), and its Deployment finds its Pods by such; take it out" $name $value) -}}
   {{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- /* A name that the node cannot read would show only as an ImagePullBackOff. */}}
+{{- define "etcd-controller.check.image" -}}
+{{- $part := "[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*" -}}
+{{- if not (regexMatch (printf "^([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]+)?/)?%s(/%s)*$" $part $part) .Values.image.repository) -}}
+  {{- fail (printf "image.repository: %q is not REGISTRY/NAME in lower case; leave out https://, and write a tag into image.tag and a digest into image.digest" .Values.image.repository) -}}
+{{- end -}}
+{{- end }}
+
+{{- define "etcd-controller.check.volume" -}}
+{{- if hasKey (.Values.scratch.volume | default dict) "name" -}}
+  {{- fail (printf "scratch.volume: %s has the name, which is the chart's own (scratch); leave only the source, such as ephemeral" (toJson .Values.scratch.volume)) -}}
 {{- end -}}
 {{- end }}
 

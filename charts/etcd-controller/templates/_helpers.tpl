@@ -26,10 +26,12 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- with .Values.scratch.sizeLimit }}{{ if kindIs "float64" . }}{{ printf "%.0f" . }}{{ else }}{{ . }}{{ end }}{{ end }}
 {{- end }}
 
-{{- /* A map of labels: values that YAML takes for something else, such as true, are strings all the same. */}}
+{{- /* A map of labels or annotations: values that YAML takes for something else, such as true, are strings all the same, and null is none. */}}
 {{- define "etcd-controller.strings" -}}
 {{- range $name, $value := . }}
-{{ $name }}: {{ $value | toString | quote }}
+{{- if not (kindIs "invalid" $value) }}
+{{ $name | quote }}: {{ if and (kindIs "float64" $value) (eq (floor $value) $value) }}{{ printf "%.0f" $value | quote }}{{ else }}{{ $value | toString | quote }}{{ end }}
+{{- end }}
 {{- end }}
 {{- end }}
 
