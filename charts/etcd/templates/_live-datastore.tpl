@@ -12,15 +12,18 @@
 {{- end -}}
 {{- end }}
 
-{{/* Another name than the default deletes the former DataStore. While control planes use it, Kamaji holds it half deleted, and there is no way back from that. */}}
+{{/*
+Another name than the default, or none, deletes the former DataStore. While control planes use it, Kamaji holds it half deleted, and there is no way back from that.
+*/}}
 {{- define "etcd.live.renamed" -}}
-{{- $name := include "etcd.dataStoreName" . -}}
-{{- if and .Release.IsUpgrade (ne $name .Release.Namespace) -}}
+{{- $name := ternary (include "etcd.dataStoreName" . | quote) "none" .Values.dataStore.enabled -}}
+{{- $served := or .Values.dataStore.enabled (.Capabilities.APIVersions.Has "kamaji.clastix.io/v1alpha1/DataStore") -}}
+{{- if and .Release.IsUpgrade $served (ne $name (quote .Release.Namespace)) -}}
   {{- $former := lookup "kamaji.clastix.io/v1alpha1" "DataStore" "" .Release.Namespace -}}
   {{- $ours := eq (dig "metadata" "annotations" "meta.helm.sh/release-namespace" "" $former) .Release.Namespace -}}
   {{- $users := dig "status" "usedBy" list $former -}}
   {{- if and $ours $users -}}
-    {{- fail (printf "dataStore.name: these values give %q and delete DataStore %q, which %s use(s); leave dataStore.name empty, or move the TenantControlPlanes first" $name $former.metadata.name ($users | join ", ")) -}}
+    {{- fail (printf "dataStore: these values give %s and delete DataStore %q, which %s use(s); leave dataStore.enabled true and dataStore.name empty, or move the TenantControlPlanes first" $name $former.metadata.name ($users | join ", ")) -}}
   {{- end -}}
 {{- end -}}
 {{- end }}

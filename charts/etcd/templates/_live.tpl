@@ -8,13 +8,14 @@ What an upgrade must not do to objects that are already there. Without a cluster
   {{- include "etcd.live.terminating" (dict "kind" "EtcdCluster" "object" $cluster "hint" "wait until it is gone") -}}
   {{- include "etcd.live.storage" (dict "context" . "storage" ($cluster.spec.storage | default dict)) -}}
   {{- include "etcd.live.security" (dict "context" . "spec" $cluster.spec) -}}
+  {{- include "etcd.live.version" (dict "context" . "version" (dig "version" "" $cluster.spec)) -}}
 {{- end -}}
 {{- include "etcd.live.authority" . -}}
 {{- include "etcd.live.leftovers" . -}}
 {{- if .Values.dataStore.enabled -}}
   {{- include "etcd.live.dataStore" . -}}
-  {{- include "etcd.live.renamed" . -}}
 {{- end -}}
+{{- include "etcd.live.renamed" . -}}
 {{- end }}
 
 {{/*

@@ -19,6 +19,13 @@ etcd
 {{- define "etcd.check.domain" -}}
 {{- $field := ternary "clusterDomain" "_cluster.cluster-domain" (not (empty .Values.clusterDomain)) -}}
 {{- $domain := include "etcd.clusterDomain" . -}}
+{{- $platform := get (.Values._cluster | default dict) "cluster-domain" -}}
+{{- if not (or (kindIs "string" $platform) (kindIs "invalid" $platform)) -}}
+  {{- fail (printf "_cluster.cluster-domain: %s is no string; write for example cluster-domain: cozy.local" (toJson $platform)) -}}
+{{- end -}}
+{{- if hasPrefix "svc." $domain -}}
+  {{- fail (printf "%s: %q begins with svc, which the chart puts before it; write for example cozy.local" $field $domain) -}}
+{{- end -}}
 {{- if not (regexMatch "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$" $domain) -}}
   {{- fail (printf "%s: %q is not a DNS domain in lower case and without a dot at the end; write for example cozy.local, as the cluster's DNS has it" $field $domain) -}}
 {{- end -}}

@@ -109,6 +109,9 @@ func refusesImmutableChanges(t *testing.T, f *fixture) {
 	const ns = "immutable"
 	f.install(t, ns, ecdsa(values{"storageClass": "fast", "size": "4Gi"}))
 	before := f.cluster(t, ns)
+	member := &etcdv1alpha2.EtcdMember{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "etcd-x7k2p"}}
+	member.Spec.ClusterName, member.Spec.ClusterToken, member.Spec.InitialCluster, member.Spec.Version = "etcd", "t", "i", before.Spec.Version
+	require.NoError(t, f.Client.Create(t.Context(), member))
 	for _, c := range []struct {
 		change values
 		want   string
@@ -127,6 +130,7 @@ func refusesImmutableChanges(t *testing.T, f *fixture) {
 		require.ErrorContains(t, err, "backup + restore", c.change)
 	}
 	require.ErrorContains(t, f.upgrade(t, ns, values{"storageClass": "fast"}), "certificates.privateKey")
+	require.ErrorContains(t, f.upgrade(t, ns, ecdsa(values{"storageClass": "fast", "version": "3.5.26"})), "version: members run 3.6.11, these values give 3.5.26")
 	require.Equal(t, before.ResourceVersion, f.cluster(t, ns).ResourceVersion, "nothing was applied")
 	release, err := f.helm.Get(ns, "etcd")
 	require.NoError(t, err)
