@@ -19,7 +19,7 @@ type Info struct {
 // Range says which bytes of which version of an object are wanted. The zero Range is the whole object, whatever its version.
 type Range struct {
 	Offset int64  // first byte; must be below the object's size unless it is 0
-	ETag   string // refuse with ErrChanged unless the object still has it; empty accepts any
+	ETag   string // refuse with ErrChanged unless the object still has it; an empty or a weak one accepts any
 }
 
 // Reader reads one bucket.

@@ -49,20 +49,27 @@ func (s *Store) failure(ctx context.Context, verb, key string, err error) error 
 	return store.Failed(what, sentinel, detail)
 }
 
-// unexplained tells whether the answer was a refusal without a body, as to HEAD, that a body would explain.
+// unexplained tells whether the answer was a refusal without a body, as to HEAD, that a body would explain: it may be a redirection to another region.
 func unexplained(err error) bool {
 	status, _, _ := answer(err)
-	return status == http.StatusForbidden || status == http.StatusNotFound || status == http.StatusBadRequest
+	return status >= http.StatusMultipleChoices && status < http.StatusInternalServerError && status != http.StatusTooManyRequests
 }
 
-// absent tells whether the answer means that the object is not there. A 404 of another code does not: some stores give one for an unknown access key.
+// absent tells whether the answer means that the object is not there. A 404 of another code does not: some stores give one for an unknown access key, and an
+// ingress gives one, without any code, for a host that it does not know.
 func absent(err error) bool {
 	status, code, _ := answer(err)
 	return status == http.StatusNotFound && saysAbsent(code)
 }
 
-func saysAbsent(code string) bool {
-	return code == "" || code == "NoSuchKey" || code == "NotFound" || code == "NoSuchVersion"
+func saysAbsent(code string) bool { return code == "NoSuchKey" || code == "NoSuchVersion" }
+
+// notS3 is the advice on an answer without an error code of S3.
+const notS3 = "the answer is none of an S3 store: check scheme, host and port of the endpoint, and what is in between"
+
+// codeless tells that a body held no code of S3: the SDK makes one of the status then.
+func codeless(status int, code string) bool {
+	return code == "" || code == strings.ReplaceAll(http.StatusText(status), " ", "")
 }
 
 // localError is a failure to read what is to be stored, which is not the store's.
@@ -92,10 +99,20 @@ func meaning(verb string, status int, code string) (advice string, sentinel erro
 		return "the clocks of this machine and of the store differ", store.ErrUnauthorized
 	case "AuthorizationHeaderMalformed", "PermanentRedirect", "TemporaryRedirect", "IllegalLocationConstraintException":
 		return "check region and endpoint", store.ErrRefused
-	case "SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable", "BadDigest", "IncompleteBody":
+	case "InvalidObjectState":
+		return "the object is archived: bring it back in the store first, in a storage class that can be read at once", store.ErrRefused
+	case "QuotaExceeded", "XMinioAdminBucketQuotaExceeded":
+		return "the quota of the bucket or of its user is used up", store.ErrRefused
+	case "SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable", "BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch", "OperationAborted":
 		return "", store.ErrUnavailable
 	}
+	return byStatus(verb, status, code)
+}
+
+func byStatus(verb string, status int, code string) (advice string, sentinel error) { //nolint:revive // as above
 	switch {
+	case status < http.StatusBadRequest:
+		return "check region and endpoint", store.ErrRefused
 	case status == http.StatusUnauthorized:
 		return "", store.ErrUnauthorized
 	case status == http.StatusForbidden && verb == http.MethodDelete:
@@ -110,6 +127,8 @@ func meaning(verb string, status int, code string) (advice string, sentinel erro
 		return "", store.ErrChanged
 	case status == http.StatusTooManyRequests, status == http.StatusRequestTimeout, status >= 500 && status != http.StatusNotImplemented:
 		return "", store.ErrUnavailable
+	case codeless(status, code):
+		return notS3, store.ErrRefused
 	}
 	return "", store.ErrRefused
 }

@@ -136,7 +136,7 @@ func (s *Store) Get(ctx context.Context, key string, r store.Range) (io.ReadClos
 	if r.Offset > 0 {
 		in.Range = aws.String(fmt.Sprintf("bytes=%d-", r.Offset))
 	}
-	if r.ETag != "" {
+	if r.ETag != "" && !strings.HasPrefix(r.ETag, "W/") { // a weak one, as a proxy that compresses makes it, never matches
 		in.IfMatch = &r.ETag
 	}
 	// The body outlives this call, so its context is cancelled by the body.

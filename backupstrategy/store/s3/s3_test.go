@@ -240,7 +240,10 @@ func TestFailedUploadLeavesNoParts(t *testing.T) {
 }
 
 func TestUntrustedCertificateIsTerminalAndNamed(t *testing.T) {
-	front := httptest.NewUnstartedServer(http.NotFoundHandler())
+	front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, "<Error><Code>NoSuchKey</Code></Error>")
+	}))
 	front.Config.ErrorLog = log.New(io.Discard, "", 0)
 	front.StartTLS()
 	defer front.Close()
