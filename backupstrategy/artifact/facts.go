@@ -62,6 +62,9 @@ type Auth struct {
 	hashes map[string][]byte // bcrypt; of the users listed
 }
 
+// AlarmCorrupt is the type of the alarm that etcd raises when members' data differ.
+const AlarmCorrupt = "CORRUPT"
+
 // Alarm is one that was raised when the snapshot was taken. It comes back with the data.
 type Alarm struct {
 	MemberID string `json:"memberID"` // hex
@@ -119,7 +122,7 @@ func alarmType(n uint64) string {
 	case 1:
 		return "NOSPACE"
 	case 2:
-		return "CORRUPT"
+		return AlarmCorrupt
 	}
 	return fmt.Sprint(n)
 }

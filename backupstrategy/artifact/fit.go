@@ -33,7 +33,7 @@ type Target struct {
 
 // Fit tells why a snapshot cannot be restored into the target, with the numbers; size is the object's that the restore starts from.
 func Fit(f Facts, size int64, t Target) error {
-	for _, err := range []error{fitVersion(f.Minor(), t), fitQuota(f, t), fitVolume(size, t), fitAuth(f.Auth, t)} {
+	for _, err := range []error{fitVersion(f.Minor(), t), fitQuota(f, t), fitVolume(size, t), fitAuth(f.Auth, t), fitAlarms(f.Alarms)} {
 		if err != nil {
 			return err
 		}
@@ -114,6 +114,18 @@ func fitAuth(a Auth, t Target) error {
 		return fault.Terminalf(backupsv1alpha1.ReasonAuthMismatch, "the snapshot has auth on and spec.auth is off: nobody who relies on certificates alone could log in")
 	case !a.Enabled && t.AuthEnabled:
 		return fault.Terminalf(backupsv1alpha1.ReasonAuthMismatch, "spec.auth is on and the snapshot has auth off: the operator's login would be refused")
+	}
+	return nil
+}
+
+// fitAlarms refuses data that etcd itself has called corrupt. The alarm comes back with them, and a member serves nothing under it. NOSPACE is lifted once the
+// cluster is there.
+func fitAlarms(alarms []Alarm) error {
+	for _, a := range alarms {
+		if a.Type == AlarmCorrupt {
+			return fault.Terminalf(backupsv1alpha1.ReasonCorruptAlarm,
+				"the snapshot was taken under a CORRUPT alarm of member %s, which comes back with it: etcd would serve nothing; choose a Backup from before the alarm", a.MemberID)
+		}
 	}
 	return nil
 }

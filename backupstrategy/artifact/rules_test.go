@@ -73,6 +73,10 @@ func TestFit(t *testing.T) {
 		{"volume unknown", change{size: 2 << 30, target: func(t *Target) { t.VolumeBytes = 0 }}, "", ""},
 		{"auth on, spec off", change{facts: func(f *Facts) { f.Auth.Enabled = true }}, backupsv1alpha1.ReasonAuthMismatch, "spec.auth is off"},
 		{"auth off, spec on", change{target: func(t *Target) { t.AuthEnabled = true }}, backupsv1alpha1.ReasonAuthMismatch, "spec.auth is on"},
+		{"corrupt", change{facts: func(f *Facts) {
+			f.Alarms = []Alarm{{MemberID: "a1", Type: "NOSPACE"}, {MemberID: "b2", Type: "CORRUPT"}}
+		}}, backupsv1alpha1.ReasonCorruptAlarm, "member b2"},
+		{"full", change{facts: func(f *Facts) { f.Alarms = []Alarm{{MemberID: "a1", Type: "NOSPACE"}} }}, "", ""},
 		{"auth on both", change{facts: func(f *Facts) { f.Auth.Enabled = true }, target: func(t *Target) { t.AuthEnabled = true }}, "", ""},
 	}
 	for _, tc := range cases {

@@ -60,7 +60,17 @@ func (p *Prover) Examine(ctx context.Context, namespace string, source record.So
 	return record.Proof{
 		SizeBytes: file.Sums.Size, Checksum: file.Sums.Checksum(), DatabaseBytes: facts.DatabaseBytes, InUseBytes: facts.InUseBytes, Minor: facts.Minor(),
 		Revision: facts.Revision, Revisions: facts.Revisions, Keys: facts.Keys.Keys, AuthEnabled: facts.Auth.Enabled,
+		CorruptMember: corruptMember(facts.Alarms),
 	}, facts, nil
+}
+
+func corruptMember(alarms []artifact.Alarm) string {
+	for _, a := range alarms {
+		if a.Type == artifact.AlarmCorrupt {
+			return a.MemberID
+		}
+	}
+	return ""
 }
 
 // Prepare makes the planned copy of a proven object and stores it. The object is fetched again: it must still be the one that was proven, by its sha256.

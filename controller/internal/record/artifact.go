@@ -13,6 +13,8 @@ type Proof struct {
 	Revisions   int64  `json:"revisions"` // entries, history included
 	Keys        int64  `json:"keys"`      // live ones
 	AuthEnabled bool   `json:"authEnabled,omitempty"`
+	// CorruptMember has a CORRUPT alarm in the snapshot, in hex; empty where none has.
+	CorruptMember string `json:"corruptMember,omitempty"`
 }
 
 // Prepared is the copy of the source that the cluster starts from. It is recorded before it is made, so that whatever a dead controller has stored is found

@@ -165,6 +165,9 @@ func misfit(rec *record.Record, minors []string) (*Problem, error) {
 	}
 	p := rec.Proof
 	facts := artifact.Facts{InUseBytes: p.InUseBytes, StorageVersion: p.Minor, Auth: artifact.Auth{Enabled: p.AuthEnabled}}
+	if p.CorruptMember != "" && rec.OldUID != "" { // where nothing is left to lose, such data are better than none: the restore ends with what it reports
+		facts.Alarms = []artifact.Alarm{{MemberID: p.CorruptMember, Type: artifact.AlarmCorrupt}}
+	}
 	if err := artifact.Fit(facts, p.SizeBytes, t); err != nil {
 		return &Problem{Reason: fault.ReasonOf(err, backupsv1alpha1.ReasonVersionUnsupported), Message: err.Error()}, nil
 	}
@@ -177,13 +180,15 @@ func fitTarget(rec *record.Record, minors []string) (artifact.Target, error) {
 	t.Version, _, _ = unstructured.NestedString(rec.Cluster, "spec", "version")
 	t.AuthEnabled, _, _ = unstructured.NestedBool(rec.Cluster, "spec", "auth", "enabled")
 	t.QuotaBytes, _ = number(rec.Cluster, "spec", "options", "quotaBackendBytes")
-	if size, ok, _ := unstructured.NestedString(rec.Cluster, "spec", "storage", "size"); ok {
-		volume, err := resource.ParseQuantity(size)
-		if err != nil {
-			return t, fmt.Errorf("spec.storage.size %q of the captured cluster: %w", size, err)
-		}
-		t.VolumeBytes = volume.Value()
+	size, found, _ := unstructured.NestedFieldNoCopy(rec.Cluster, "spec", "storage", "size")
+	if !found {
+		return t, nil
 	}
+	volume, err := resource.ParseQuantity(fmt.Sprint(size)) // a whole number of bytes may stand there without quotes
+	if err != nil {
+		return t, fmt.Errorf("spec.storage.size %v of the captured cluster: %w", size, err)
+	}
+	t.VolumeBytes = volume.Value()
 	return t, nil
 }
 

@@ -120,6 +120,9 @@ const fluxFieldManager = "helm-controller"
 // unsafeRelease tells why a release could delete or replace the restored cluster as soon as it is resumed. With server-side apply, force only settles
 // conflicts between field managers; without it, objects are replaced.
 func unsafeRelease(hr *fluxv2.HelmRelease, applied bool) string {
+	if why := unsafeInstall(hr); why != "" {
+		return why
+	}
 	up := hr.Spec.Upgrade
 	if up == nil {
 		return ""
@@ -137,4 +140,22 @@ func unsafeRelease(hr *fluxv2.HelmRelease, applied bool) string {
 			"set spec.upgrade.strategy.name to RetryOnFailure, or remove the remediation"
 	}
 	return ""
+}
+
+// unsafeInstall tells why a release that was never deployed could take the restored cluster along: Flux still counts its next action as the first one, and
+// uninstalls after that fails.
+func unsafeInstall(hr *fluxv2.HelmRelease) string {
+	in := hr.Spec.Install
+	if in == nil || in.Remediation == nil || (in.Strategy != nil && in.Strategy.Name == fluxv2.StrategyRetryOnFailure) || deployedOnce(hr) {
+		return ""
+	}
+	if last := in.Remediation.RemediateLastFailure; in.Remediation.Retries == 0 && (last == nil || !*last) {
+		return ""
+	}
+	return "its first installation has not succeeded, and spec.install.remediation uninstalls after one that fails, and would take the restored cluster along: " +
+		"set spec.install.strategy.name to RetryOnFailure, or remove the remediation"
+}
+
+func deployedOnce(hr *fluxv2.HelmRelease) bool {
+	return slices.ContainsFunc(hr.Status.History, func(s fluxv2.Snapshot) bool { return s.Status == "deployed" || s.Status == "superseded" })
 }

@@ -86,3 +86,30 @@ func TestC57UnsafeRelease(t *testing.T) {
 		}
 	}
 }
+
+func TestC57UnsafeInstall(t *testing.T) {
+	yes := true
+	retries := &fluxv2.Remediation{Retries: 3}
+	for _, c := range []struct {
+		name    string
+		in      *fluxv2.Install
+		history []string
+		unsafe  bool
+	}{
+		{"nothing said", nil, nil, false},
+		{"nothing about failures", &fluxv2.Install{}, nil, false},
+		{"no retries", &fluxv2.Install{Remediation: &fluxv2.Remediation{}}, []string{"failed"}, false},
+		{"retries, never installed", &fluxv2.Install{Remediation: retries}, nil, true},
+		{"retries, the installation failed", &fluxv2.Install{Remediation: retries}, []string{"failed"}, true},
+		{"the last failure", &fluxv2.Install{Remediation: &fluxv2.Remediation{RemediateLastFailure: &yes}}, []string{"failed"}, true},
+		{"retries, installed", &fluxv2.Install{Remediation: retries}, []string{"deployed"}, false},
+		{"retries, an upgrade failed", &fluxv2.Install{Remediation: retries}, []string{"failed", "superseded"}, false},
+		{"as Cozystack makes them", &fluxv2.Install{Strategy: &fluxv2.ActionStrategy{Name: fluxv2.StrategyRetryOnFailure}, Remediation: &fluxv2.Remediation{Retries: -1}}, nil, false},
+	} {
+		hr := &fluxv2.HelmRelease{Spec: fluxv2.HelmReleaseSpec{Install: c.in}}
+		for _, status := range c.history {
+			hr.Status.History = append(hr.Status.History, fluxv2.Snapshot{Status: status})
+		}
+		require.Equal(t, c.unsafe, unsafeRelease(hr, false) != "", c.name)
+	}
+}

@@ -164,6 +164,7 @@ const (
 	ReasonVolumeTooSmall = "VolumeTooSmall"
 	ReasonAuthMismatch   = "AuthMismatch"
 	ReasonPasswordWrong  = "PasswordWrong"
+	ReasonCorruptAlarm   = "CorruptAlarm"
 )
 
 // Reasons of a Plan.
