@@ -35,9 +35,9 @@ A look-up of a kind that the server does not know fails, and says nothing of the
 {{- end -}}
 {{- end }}
 
-{{/* etcd.live.refuse: {value, field, live, wanted}. */}}
+{{/* etcd.live.refuse: {value, field, live, wanted, former}; former is how values spell what is live, where that is not plain. */}}
 {{- define "etcd.live.refuse" -}}
-{{- fail (printf "%s: the running EtcdCluster has %s %s, these values give %s. The field is immutable, so the change needs backup + restore: back up, uninstall, install with the new values, restore; or put the former value back" .value .field .live .wanted) -}}
+{{- fail (printf "%s: the running EtcdCluster has %s %s, these values give %s. The field is immutable, so the change needs backup + restore: back up, uninstall, install with the new values, restore; or put the former value back%s" .value .field .live .wanted (get . "former")) -}}
 {{- end }}
 
 {{- define "etcd.live.storage" -}}
@@ -45,7 +45,8 @@ A look-up of a kind that the server does not know fails, and says nothing of the
 {{- $liveText := ternary (get .storage "storageClassName" | toString | quote) "unset" (hasKey .storage "storageClassName") -}}
 {{- $wantedText := ternary (get $wanted "storageClassName" | toString | quote) "unset" (hasKey $wanted "storageClassName") -}}
 {{- if ne $liveText $wantedText -}}
-  {{- include "etcd.live.refuse" (dict "value" "storageClass" "field" "spec.storage.storageClassName" "live" $liveText "wanted" $wantedText) -}}
+  {{- include "etcd.live.refuse" (dict "value" "storageClass" "field" "spec.storage.storageClassName" "live" $liveText "wanted" $wantedText
+    "former" (get (dict "unset" ", which is the empty one" "\"\"" ", which is \"-\"") $liveText)) -}}
 {{- end -}}
 {{- with get .storage "medium" -}}
   {{- include "etcd.live.refuse" (dict "value" "size" "field" "spec.storage.medium" "live" (quote .) "wanted" "a volume") -}}
