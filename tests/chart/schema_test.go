@@ -41,12 +41,13 @@ func TestSchemaRefuses(t *testing.T) {
 		"clusterDomain: cluster.local.":           {"/clusterDomain", "cluster.local."},
 		"clusterDomain: .local":                   {"/clusterDomain", ".local"},
 		"dataStore: {name: Tenant_A}":             {"/dataStore/name", "Tenant_A"},
-		"dataStore: {enabled: \"yes\"}":           {`dataStore.enabled: "yes" is no boolean`},
-		"certificates: {ca: {duration: 10y}}":     {"/certificates/ca/duration", "10y"},
-		"certificates: {privateKey: {size: 1}}":   {"/certificates/privateKey/size", "1"},
-		"size: -1Gi":                              {"/size", "-1Gi"},
-		"size: 10gb":                              {"/size", "10gb"},
-		"size: -5":                                {"/size", "-5"},
+		"dataStore: {name: " + strings.Repeat("a", 64) + "}": {"/dataStore/name", "got 64, want 63"},
+		"dataStore: {enabled: \"yes\"}":                      {`dataStore.enabled: "yes" is no boolean`},
+		"certificates: {ca: {duration: 10y}}":                {"/certificates/ca/duration", "10y"},
+		"certificates: {privateKey: {size: 1}}":              {"/certificates/privateKey/size", "1"},
+		"size: -1Gi":                                         {"/size", "-1Gi"},
+		"size: 10gb":                                         {"/size", "10gb"},
+		"size: -5":                                           {"/size", "-5"},
 	} {
 		_, err := Render(Request{Values: values})
 		require.Error(t, err, values)
@@ -163,6 +164,7 @@ backup: {enabled: true, schedule: "0 2 * * *", s3Region: us-east-1, nested: {dee
 _cluster: {scheduling: {globalAppTopologySpreadConstraints: x}, oidc-enabled: "false"}
 _namespace: {etcd: tenant-root, host: example.org}
 global: {anything: 1}
+enabled: true
 `})
 	require.NoError(t, err)
 	require.Equal(t, plain.Manifest, with.Manifest)

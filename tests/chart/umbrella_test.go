@@ -92,6 +92,8 @@ func TestUmbrellaRendersTheTenantChart(t *testing.T) {
 		_, err := Render(Request{Chart: ".", Values: values})
 		require.ErrorContains(t, err, want, values)
 	}
+	_, err = Render(Request{Chart: ".", Values: "etcd: {enabled: true, global: {a: 1}}\netcd-controller: {enabled: true}\nglobal: {b: 2}"})
+	require.NoError(t, err, "what parents with conditions of their own hand down")
 	_, err = Render(Request{Chart: ".", Release: "quick"})
 	require.ErrorContains(t, err, `must be installed as "etcd"`)
 }
