@@ -110,20 +110,28 @@ tolerations: [{key: a, operator: Equal, value: "true", effect: NoExecute, tolera
 	require.NotNil(t, d.Spec.Template.Spec.Volumes[0].Ephemeral)
 }
 
-// The monitor chooses the Service, and is left out where it is off or where an older release's values do not know it.
-func TestControllerServiceMonitor(t *testing.T) {
-	objects, err := controller(Request{Values: "serviceMonitor: {enabled: true, labels: {release: prometheus}}"})
+// What is off by default: the monitor chooses the Service, the budget the Pods. Both are left out where an older release's values do not know them.
+func TestControllerExtras(t *testing.T) {
+	objects, err := controller(Request{Values: "serviceMonitor: {enabled: true, labels: {release: prometheus}}\npodDisruptionBudget: {enabled: true}"})
 	require.NoError(t, err)
 	monitor, service := find(t, objects, "ServiceMonitor", "etcd-etcd-controller"), find(t, objects, "Service", "etcd-etcd-controller-metrics")
 	require.Equal(t, "prometheus", monitor.GetLabels()["release"])
-	selector, _, err := unstructured.NestedStringMap(monitor.Object, "spec", "selector", "matchLabels")
-	require.NoError(t, err)
-	require.Subset(t, service.GetLabels(), selector)
-	for _, values := range []string{"", "serviceMonitor: null", "serviceMonitor: {enabled: null}"} {
+	require.Subset(t, service.GetLabels(), selectorOf(t, monitor))
+	budget := find(t, objects, "PodDisruptionBudget", "etcd-etcd-controller")
+	require.Equal(t, selectorOf(t, find(t, objects, "Deployment", "etcd-etcd-controller")), selectorOf(t, budget))
+	for _, values := range []string{"", "serviceMonitor: null\npodDisruptionBudget: null", "serviceMonitor: {enabled: null}", "podDisruptionBudget: {enabled: false}"} {
 		objects, err = controller(Request{Values: values})
 		require.NoError(t, err, values)
 		require.Len(t, objects, 9, values)
 	}
+}
+
+func selectorOf(t *testing.T, object *unstructured.Unstructured) map[string]string {
+	t.Helper()
+	selector, found, err := unstructured.NestedStringMap(object.Object, "spec", "selector", "matchLabels")
+	require.NoError(t, err)
+	require.True(t, found)
+	return selector
 }
 
 // Typos and slips, with the field and what stands there.
