@@ -93,11 +93,13 @@ controller: {operatorRestoreMinors: ["3.5", "3.10"], operatorDeployment: cozy-et
 	d = deployment(t, `
 image: {repository: "localhost:5000/my_org/a--b.c"}
 nodeSelector: {a: null}
+controller: {backupDeadline: 1h30m0s}
 podLabels: {number: 10737418240, none: null, empty: ""}
 podAnnotations: {prometheus.io/scrape: true, prometheus.io/port: 8080, half: 0.5}
 tolerations: [{key: a, operator: Equal, value: "true", effect: NoExecute, tolerationSeconds: 60}]
 `)
 	require.Equal(t, "localhost:5000/my_org/a--b.c:0.1.0", d.Spec.Template.Spec.Containers[0].Image)
+	require.Contains(t, d.Spec.Template.Spec.Containers[0].Args, "--backup-deadline=1h30m0s")
 	require.Empty(t, d.Spec.Template.Spec.NodeSelector)
 	require.Equal(t, "10737418240", d.Spec.Template.Labels["number"])
 	require.Contains(t, d.Spec.Template.Labels, "empty")
