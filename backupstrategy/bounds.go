@@ -3,6 +3,7 @@ package backupstrategy
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"text/template"
 	"text/template/parse"
@@ -22,6 +23,9 @@ var (
 
 // stepFunc is the name of the function that counts. A template that calls it only shortens its own life.
 const stepFunc = "cozyEtcdStep"
+
+// dashedParameter is how people write a parameter whose name holds a dash, which text/template takes for a minus.
+var dashedParameter = regexp.MustCompile(`\.Parameters\.(\w+-[\w-]+)`)
 
 // parseTemplate parses a template that stops after maxSteps steps, and whose own functions build no text of more than maxText bytes.
 func parseTemplate(name, text string) (*template.Template, error) {
@@ -45,6 +49,9 @@ func parseTemplate(name, text string) (*template.Template, error) {
 	}
 	count := counter.Root.Nodes[0]
 	if t, err = t.Parse(text); err != nil {
+		if dashed := dashedParameter.FindStringSubmatch(text); dashed != nil {
+			err = fmt.Errorf("%w: write {{ index .Parameters %q }}, as a name with a dash is no field", err, dashed[1])
+		}
 		return nil, err
 	}
 	for _, each := range t.Templates() {

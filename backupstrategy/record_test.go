@@ -78,6 +78,17 @@ func TestLabelsOfALongName(t *testing.T) {
 	require.NotContains(t, OwnerLabels(j), backupsv1alpha1.LabelBackupJobName)
 }
 
+// The API server takes 256 KiB of annotations. A spec that does not fit must not cost the backup.
+func TestASpecThatDoesNotFitIsLeftOut(t *testing.T) {
+	f := facts()
+	f.ClusterSpec = `"` + strings.Repeat("x", 255<<10) + `"`
+	s, err := NewSnapshot(SnapshotRequest{Job: job(), Cluster: "etcd", Strategy: "s", Parameters: parameters(), Destination: destination(), Facts: f})
+	require.NoError(t, err)
+	require.NotContains(t, s.Annotations, backupsv1alpha1.MetadataClusterSpec)
+	f.ClusterSpec = ""
+	require.Equal(t, f, FactsOf(s.Annotations), "all other facts are there")
+}
+
 func TestClusterSpecKeepsUnknownFieldsAndDropsBootstrap(t *testing.T) {
 	spec := map[string]any{"version": "3.6.11", "future": map[string]any{"a": int64(1)}, "bootstrap": map[string]any{"restore": "x"}}
 	got, err := ClusterSpec(spec)

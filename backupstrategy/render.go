@@ -23,6 +23,10 @@ func Render(tmpl strategyv1alpha1.EtcdTemplate, application map[string]any, para
 	if err != nil {
 		return Destination{}, err
 	}
+	if tmpl.Destination.S3.Key != "" && d.Prefix == "" {
+		return Destination{}, invalid("key", errors.New("the template renders to nothing, and everybody would write to the top of the bucket: is a value empty? "+
+			"Leave the field out if that is meant"))
+	}
 	return Validate(d)
 }
 
@@ -87,8 +91,11 @@ type missingKey struct{ path, key string }
 
 // Error names the key and says who can give it.
 func (m *missingKey) Error() string {
-	remedy := "the application has no such field"
-	if strings.HasPrefix(m.path, ".Parameters") {
+	remedy := "a template sees .Application and .Parameters only"
+	switch {
+	case strings.HasPrefix(m.path, ".Application"):
+		remedy = "the application has no such field"
+	case strings.HasPrefix(m.path, ".Parameters"):
 		remedy = "give it in the parameters of the BackupClass row"
 	}
 	return fmt.Sprintf("the template wants %s, but there is no key %q: %s", m.path, m.key, remedy)

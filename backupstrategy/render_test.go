@@ -67,7 +67,9 @@ func TestC23MissingKeyNamesFieldAndKey(t *testing.T) {
 		"nested application field": {func(s *strategyv1alpha1.EtcdS3) { s.Region = "{{ .Application.spec.backup.region }}" },
 			[]string{"spec.template.destination.s3.region", `"backup"`}},
 		"root": {func(s *strategyv1alpha1.EtcdS3) { s.Endpoint = "{{ .Tenant.host }}" },
-			[]string{"spec.template.destination.s3.endpoint", `"Tenant"`}},
+			[]string{"spec.template.destination.s3.endpoint", `"Tenant"`, ".Application and .Parameters only"}},
+		"dash": {func(s *strategyv1alpha1.EtcdS3) { s.Bucket = "{{ .Parameters.my-bucket }}" },
+			[]string{"spec.template.destination.s3.bucket", `index .Parameters "my-bucket"`}},
 		"does not parse": {func(s *strategyv1alpha1.EtcdS3) { s.CredentialsSecretRef.Name = "{{ .Parameters.x" },
 			[]string{"spec.template.destination.s3.credentialsSecretRef.name", "parse"}},
 	}
@@ -97,6 +99,10 @@ func TestC23RenderedValueIsValidated(t *testing.T) {
 		"empty segment":           "{{ .Parameters.empty }}/x",
 		"empty in the middle":     "a/{{ .Parameters.empty }}/x",
 		"not UTF-8":               "{{ .Parameters.bytes }}",
+		"nothing":                 "{{ .Parameters.empty }}",
+		"nothing, by a condition": `{{ with index .Parameters "nobody" }}{{ . }}/x{{ end }}`,
+		"a map":                   "{{ .Application.spec.map }}/x",
+		"the map of everything":   "{{ .Application.metadata }}/x",
 	}
 	for name, key := range bad {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +110,7 @@ func TestC23RenderedValueIsValidated(t *testing.T) {
 			s3.Key = key
 			p := parameters()
 			p["empty"], p["bytes"] = "", "a\xffb"
-			_, err := Render(templateOf(s3), Application(etcdRef(), "acme", map[string]any{"null": nil}), p)
+			_, err := Render(templateOf(s3), Application(etcdRef(), "acme", map[string]any{"null": nil, "map": map[string]any{"a": "b"}}), p)
 			require.Equal(t, backupsv1alpha1.ReasonDestinationInvalid, fault.ReasonOf(err, ""), "%v", err)
 			require.ErrorContains(t, err, "spec.template.destination.s3.key")
 		})

@@ -23,6 +23,9 @@ const (
 // maxSnapshotName keeps "<snapshot>-snapshot", the operator's Job, within the 63 characters of the label that Kubernetes derives from it.
 const maxSnapshotName = 63 - len("-snapshot")
 
+// maxAnnotations is a little less than the API server takes of all annotations of an object: with more, there would be no snapshot at all.
+const maxAnnotations = 250 << 10
+
 // SnapshotName is the name of the one snapshot of an owner: the owner's name, cut where it is too long, and the first eight hex digits of its UID. The
 // UID keeps two owners that had the same name, one after the other, from meaning the same object in S3.
 func SnapshotName(owner metav1.Object) string {
@@ -102,6 +105,9 @@ func NewSnapshot(r SnapshotRequest) (*etcdv1alpha2.EtcdSnapshot, error) {
 	annotations := r.Facts.Metadata()
 	annotations[AnnotationStrategy] = r.Strategy
 	annotations[AnnotationParameters] = string(parameters)
+	if bytesOf(annotations) > maxAnnotations {
+		delete(annotations, backupsv1alpha1.MetadataClusterSpec) // the one fact that may be large, and that a restore finds elsewhere, too
+	}
 	location := r.Destination.Location()
 	return &etcdv1alpha2.EtcdSnapshot{
 		ObjectMeta: metav1.ObjectMeta{
@@ -118,6 +124,14 @@ func NewSnapshot(r SnapshotRequest) (*etcdv1alpha2.EtcdSnapshot, error) {
 			Destination: etcdv1alpha2.SnapshotLocation{S3: &location},
 		},
 	}, nil
+}
+
+func bytesOf(m map[string]string) int {
+	n := 0
+	for key, value := range m {
+		n += len(key) + len(value)
+	}
+	return n
 }
 
 func kindOf(job metav1.Object) string {

@@ -75,9 +75,9 @@ func invalid(name string, err error) error {
 
 // plainText refuses what a template leaves behind when it went wrong, and what no field may hold.
 func plainText(s string) error {
-	for _, mark := range []string{"<no value>", "<nil>", "%!", "{{", "}}"} {
+	for _, mark := range []string{"<no value>", "<nil>", "%!", "{{", "}}", "map["} {
 		if strings.Contains(s, mark) {
-			return fmt.Errorf("the rendered value holds %q: the template refers to something that has no value", mark)
+			return fmt.Errorf("the rendered value holds %q: the template refers to something that has no value, or is no text", mark)
 		}
 	}
 	if strings.Contains(s, "..") {
