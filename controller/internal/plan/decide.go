@@ -18,6 +18,7 @@ type Seen struct {
 	Next        time.Time
 	Due         time.Time     // the tick to run now; zero: none
 	Missed      time.Time     // the first tick that was missed; zero: none
+	Trouble     string        // the error that the last pass ended with; empty: none
 	Jitter      time.Duration // delay of the due tick
 	Job         string        // name of the job of the due tick
 	JobExists   bool
@@ -133,6 +134,9 @@ func run(s Seen) Decision {
 
 func missed(s Seen) Decision {
 	d := record(s, backupsv1alpha1.ReasonRunMissed, "the run of %s could not be started in time and is not made up for", s.Missed.UTC().Format(time.RFC3339))
+	if s.Trouble != "" {
+		d.Message += ": " + s.Trouble
+	}
 	d.Tick = s.Now
 	return d
 }

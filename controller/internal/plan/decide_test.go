@@ -58,6 +58,7 @@ var examples = []example{
 	{"C46 the former run is under way", with(func(s *Seen) { s.Active = "BackupJob \"x\"" }), RowSkipped, Record, backupsv1alpha1.ReasonRunSkipped, noon, 59 * time.Minute},
 	{"due", due(), RowRun, Create, backupsv1alpha1.ReasonScheduled, noon, 59 * time.Minute},
 	{"missed", with(func(s *Seen) { s.Due, s.Missed = time.Time{}, noon.Add(-time.Hour) }), RowMissed, Record, backupsv1alpha1.ReasonRunMissed, noon.Add(time.Minute), 59 * time.Minute},
+	{"missed for a reason", with(func(s *Seen) { s.Due, s.Missed, s.Trouble = time.Time{}, noon.Add(-time.Hour), "no right" }), RowMissed, Record, backupsv1alpha1.ReasonRunMissed, noon.Add(time.Minute), 59 * time.Minute},
 	{"nothing due", with(func(s *Seen) { s.Due = time.Time{} }), RowIdle, Wait, backupsv1alpha1.ReasonScheduled, time.Time{}, 59 * time.Minute},
 	{"no fact, no action", Seen{Ours: true}, RowNone, Stop, backupsv1alpha1.ReasonInternalError, time.Time{}, 0},
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -106,4 +107,55 @@ func TestLastRunOfTheFuture(t *testing.T) {
 	_, err := s.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.plan)})
 	require.NoError(t, err)
 	require.Len(t, s.jobs(), runs+1, "each tick once")
+}
+
+// A quota or a policy that does not let a run through in time is named, while it is tried again and when it is missed.
+func TestARunThatIsHinderedNamesTheCause(t *testing.T) {
+	s := newStage(t)
+	hindered := true
+	s.r.Client = interceptor.NewClient(platform(t).Client, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if hindered {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "backupjobs"}, o.GetName(), errors.New("exceeded quota: jobs"))
+			}
+			return c.Create(ctx, o, opts...)
+		},
+	})
+	tick := s.tick()
+	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.plan)}
+	for range 2 {
+		_, err := s.r.Reconcile(t.Context(), request)
+		require.True(t, apierrors.IsForbidden(err))
+	}
+	require.NoError(t, s.Get(t.Context(), request.NamespacedName, s.plan))
+	require.Equal(t, backupsv1alpha1.ReasonRetrying, s.condition(backupsv1alpha1.ConditionReady).Reason)
+	require.Contains(t, s.condition(backupsv1alpha1.ConditionReady).Message, "exceeded quota")
+
+	s.now = tick.Add(missedAfter + time.Second)
+	s.pass()
+	require.Contains(t, s.condition(ConditionLastRun).Message, "exceeded quota")
+	require.True(t, meta.IsStatusConditionTrue(s.plan.Status.Conditions, backupsv1alpha1.ConditionReady))
+	hindered = false
+	s.tick()
+	s.pass()
+	require.Len(t, s.jobs(), 1)
+	require.Equal(t, metav1.ConditionTrue, s.condition(ConditionLastRun).Status)
+}
+
+// Of two applications in a namespace, only the one that is restored goes without its run.
+func TestARestoreOfAnotherApplicationSkipsNoRun(t *testing.T) {
+	s := newStage(t)
+	backup := &backupsv1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "other"}}
+	backup.Spec.ApplicationRef = corev1.TypedLocalObjectReference{Kind: "Etcd", Name: "other"}
+	backup.Spec.StrategyRef = corev1.TypedLocalObjectReference{Kind: "Etcd", Name: "x"}
+	backup.Spec.TakenAt = metav1.NewTime(s.now)
+	require.NoError(t, s.Create(t.Context(), backup))
+	restore := &backupsv1alpha1.RestoreJob{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "back"}}
+	restore.Spec.BackupRef.Name = backup.Name
+	require.NoError(t, s.Create(t.Context(), restore))
+	restore.Status.StartedAt = &metav1.Time{Time: s.now}
+	require.NoError(t, s.Status().Update(t.Context(), restore))
+	s.tick()
+	s.pass()
+	require.Len(t, s.jobs(), 1)
 }

@@ -15,6 +15,7 @@ import (
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	etcdv1alpha2 "github.com/cozy-etcd/cozy-etcd/controller/api/etcdoperator/v1alpha2"
 	fluxv2 "github.com/cozy-etcd/cozy-etcd/controller/api/flux/v2"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/lock"
 )
 
 // +kubebuilder:rbac:groups=backups.cozystack.io,resources=plans;backupjobs;restorejobs,verbs=get;list;watch
@@ -39,6 +40,9 @@ func (r *Reconciler) observe(ctx context.Context, plan *backupsv1alpha1.Plan) (S
 	}
 	handled := handledUpTo(plan, s.Now)
 	s.Next, s.Due, s.Missed = ticks.after(s.Now), ticks.due(handled, s.Now), ticks.missed(handled, s.Now)
+	if c := meta.FindStatusCondition(plan.Status.Conditions, backupsv1alpha1.ConditionReady); c != nil && c.Reason == backupsv1alpha1.ReasonRetrying {
+		s.Trouble = c.Message
+	}
 	if !s.Due.IsZero() {
 		s.Job, s.Jitter = jobName(plan.Name, s.Due), ticks.jitter(plan.UID, s.Due)
 	}
@@ -110,14 +114,11 @@ func (r *Reconciler) observeRuns(ctx context.Context, plan *backupsv1alpha1.Plan
 			s.Active = fmt.Sprintf("BackupJob %q", j.Name)
 		}
 	}
-	var restores backupsv1alpha1.RestoreJobList
-	if err := r.List(ctx, &restores, client.InNamespace(plan.Namespace)); err != nil {
-		return fmt.Errorf("list RestoreJobs of %s: %w", plan.Namespace, err)
-	}
-	for i := range restores.Items {
-		if st := restores.Items[i].Status; st.StartedAt != nil && !st.Phase.Terminal() {
-			s.Active = fmt.Sprintf("RestoreJob %q", restores.Items[i].Name)
+	restores, err := lock.RestoreClaims(ctx, r.Client, plan.Namespace, plan.Spec.ApplicationRef.Name)
+	for _, restore := range restores {
+		if restore.Begun {
+			s.Active = restore.String()
 		}
 	}
-	return nil
+	return err
 }

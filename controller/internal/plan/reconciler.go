@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/metrics"
 )
 
 // Reconciler makes the BackupJobs of Plans.
@@ -30,6 +32,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	plan := &backupsv1alpha1.Plan{}
 	if err := r.Get(ctx, req.NamespacedName, plan); err != nil {
 		if apierrors.IsNotFound(err) {
+			metrics.PlanRunsSkipped.DeletePartialMatch(prometheus.Labels{"namespace": req.Namespace, "plan": req.Name})
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("read Plan %s: %w", req, err)

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -31,7 +32,7 @@ func (r *Reconciler) settle(ctx context.Context, plan *backupsv1alpha1.Plan, s S
 		return ctrl.Result{RequeueAfter: afterConflict}, nil
 	default:
 		if actErr != nil {
-			return ctrl.Result{}, actErr
+			return ctrl.Result{}, r.retrying(ctx, plan, actErr)
 		}
 	}
 	after := plan.DeepCopy()
@@ -49,6 +50,18 @@ func (r *Reconciler) settle(ctx context.Context, plan *backupsv1alpha1.Plan, s S
 		r.report(plan, d)
 	}
 	return ctrl.Result{RequeueAfter: again(d)}, nil
+}
+
+// retrying says what a run is tried again for: a quota or a policy may not let it through before its time is over, and then nobody else has told why.
+func (r *Reconciler) retrying(ctx context.Context, plan *backupsv1alpha1.Plan, cause error) error {
+	after := plan.DeepCopy()
+	conditions := status.Conditions{List: &after.Status.Conditions, Generation: after.Generation}
+	conditions.Progressing(backupsv1alpha1.ReasonRetrying, "%s", cause)
+	_, err := status.Patch(ctx, r.Client, plan, after)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		err = nil
+	}
+	return errors.Join(cause, err)
 }
 
 func write(plan *backupsv1alpha1.Plan, s Seen, d Decision) {
