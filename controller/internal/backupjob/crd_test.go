@@ -77,6 +77,12 @@ func TestApplicationFromCozystacksAPI(t *testing.T) {
 	s.rest(j)
 	s.requireFailed(j, backupsv1alpha1.ReasonApplicationNotFound, `"etcd"`)
 
+	odd := &backupsv1alpha1.BackupJob{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "odd"}, Spec: j.Spec}
+	odd.Spec.ApplicationRef.Name = "a/b"
+	s.create(odd)
+	s.rest(odd)
+	s.requireFailed(odd, backupsv1alpha1.ReasonApplicationNotFound, `"a/b"`)
+
 	strategy := s.strategyObject()
 	require.NoError(t, s.Get(t.Context(), client.ObjectKeyFromObject(strategy), strategy))
 	strategy.Spec.Template.Destination.S3.Key = "{{ .Application.metadata.namespace }}/{{ .Application.metadata.labels.tier }}"

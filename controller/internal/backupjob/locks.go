@@ -17,7 +17,7 @@ import (
 // observeLock looks who has the lock of the application and who is served first. Lease and jobs come from caches: taking the lock fails where they are behind.
 // A run that is over has no lock, whatever the Lease says, so none is given back at the end.
 func (r *Reconciler) observeLock(ctx context.Context, job *backupsv1alpha1.BackupJob, o *observation) error {
-	if !backupstrategy.IsEtcdApplication(job.Spec.ApplicationRef) {
+	if !backupstrategy.IsEtcdApplication(job.Spec.ApplicationRef) || !backupsv1alpha1.PossibleName(job.Spec.ApplicationRef.Name) {
 		return nil
 	}
 	application, me := job.Spec.ApplicationRef.Name, lock.BackupClaim(job)

@@ -32,6 +32,10 @@ func (r *Reconciler) observeApplication(ctx context.Context, job *backupsv1alpha
 	}
 	whole := etcdv1alpha2.WholeCluster()
 	key := client.ObjectKey{Namespace: job.Namespace, Name: job.Spec.ApplicationRef.Name}
+	if !backupsv1alpha1.PossibleName(key.Name) {
+		o.seen.Application.Gone = true
+		return nil
+	}
 	switch err := r.Get(ctx, key, whole); {
 	case err == nil:
 		o.whole = whole

@@ -53,6 +53,9 @@ func RestoreClaims(ctx context.Context, r client.Reader, namespace, application 
 // restores tells whether a RestoreJob is of an application. One whose Backup is gone fails on its next look unless it has started; then it may be restoring
 // anything.
 func restores(ctx context.Context, r client.Reader, j *backupsv1alpha1.RestoreJob, application string) (bool, error) {
+	if !backupsv1alpha1.PossibleName(j.Spec.BackupRef.Name) {
+		return false, nil
+	}
 	backup := &backupsv1alpha1.Backup{}
 	err := r.Get(ctx, types.NamespacedName{Namespace: j.Namespace, Name: j.Spec.BackupRef.Name}, backup)
 	if apierrors.IsNotFound(err) {

@@ -2,6 +2,7 @@ package restorejob
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +85,23 @@ func TestRefusalsTouchNothing(t *testing.T) {
 			g.untouched(before)
 			require.Equal(t, generation, g.helmRelease().GetGeneration(), "the release was not even paused")
 		})
+	}
+}
+
+// References are free text. One that cannot be a name ends its own job at once, and hinders no other.
+func TestAReferenceThatCannotBeANameIsRefused(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.tenant("again")
+	for i, name := range []string{"", "a/b", "..", "%"} {
+		job := newJob(fmt.Sprintf("odd-%d", i))
+		job.Spec.BackupRef.Name = name
+		g.create(job)
+		_, err := g.once("again")
+		require.NoError(t, err, name)
+		job = g.finish(job.Name)
+		require.Equal(t, badPhase, job.Status.Phase, name)
+		require.Equal(t, "False/"+backupsv1alpha1.ReasonBackupNotFound, condition(job, "Ready"), name)
 	}
 }
 

@@ -39,6 +39,9 @@ func (r *Reconciler) observeRequest(ctx context.Context, w *world) error {
 	if f.Restorable, err = r.RestoreMinors(ctx); err != nil {
 		return err
 	}
+	if !backupsv1alpha1.PossibleName(f.BackupName) {
+		return nil
+	}
 	backup := &backupsv1alpha1.Backup{}
 	err = r.Reader.Get(ctx, types.NamespacedName{Namespace: w.job.Namespace, Name: f.BackupName}, backup)
 	if apierrors.IsNotFound(err) {
