@@ -96,6 +96,8 @@ var examples = []example{
 	{"C33 it waits for a day", with(ready, noStart, waitsForLock, func(s *Seen) { s.Job.CreatedAt = noon.Add(-24 * time.Hour) }), RowQueueLimit, Fail, "", backupsv1alpha1.ReasonQueueLimitExceeded, `24h0m0s: RestoreJob "r"`},
 	{"however old, it starts when the lock is free", with(ready, noStart, func(s *Seen) { s.Job.CreatedAt = noon.Add(-25 * time.Hour) }), RowStart, Intend, "", backupsv1alpha1.ReasonProgressing, ""},
 	{"another driver's job", with(ready, noStart, waitsForLock, state(ForeignStrategy)), RowForeignStrategy, Skip, "", "", ""},
+	{"another driver's run", with(ready, state(ForeignStrategy)), RowForeignStrategy, Skip, "", "", ""},
+	{"C17d a class that is repointed while the run waits", with(ready, func(s *Seen) { s.Job.Ours = true }, state(ForeignStrategy)), RowRepointed, Fail, "", backupsv1alpha1.ReasonStrategyKindUnsupported, "WaitingForSlot: full"},
 	{"C61 startedAt comes before all else", with(ready, noStart), RowStart, Intend, "", backupsv1alpha1.ReasonProgressing, ""},
 	{"the clock starts although the class is missing", with(ready, noStart, state(ClassMissing)), RowStart, Intend, "", backupsv1alpha1.ReasonProgressing, ""},
 	{"stored", with(stored, func(s *Seen) { s.Backup.Exists, s.Backup.Ours, s.Backup.Ready = true, true, true }), RowSucceeded, Succeed, "", backupsv1alpha1.ReasonSucceeded, "nightly"},

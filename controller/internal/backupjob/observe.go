@@ -20,6 +20,7 @@ import (
 	"github.com/cozy-etcd/cozy-etcd/controller/fault"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/lock"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/safekeep"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/status"
 )
 
 // +kubebuilder:rbac:groups=backups.cozystack.io,resources=backupjobs;backupclasses;restorejobs,verbs=get;list;watch
@@ -84,6 +85,7 @@ func jobFacts(job *backupsv1alpha1.BackupJob) JobFacts {
 	if job.Status.StartedAt != nil {
 		f.StartedAt = job.Status.StartedAt.Time
 	}
+	f.Ours = meta.FindStatusCondition(job.Status.Conditions, status.Reconciling) != nil // Cozystack's controllers write Ready alone
 	if c := meta.FindStatusCondition(job.Status.Conditions, backupsv1alpha1.ConditionReady); c != nil && !job.Status.Phase.Terminal() {
 		f.Blocker = c.Reason + ": " + c.Message
 	}

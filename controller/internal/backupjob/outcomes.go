@@ -99,6 +99,11 @@ func noMatch(s Seen) Decision {
 	return fail(StageResolving, backupsv1alpha1.ReasonNoMatchingStrategy, "%s", s.Resolution.Message)
 }
 
+func repointed(s Seen) Decision {
+	return fail(StageResolving, backupsv1alpha1.ReasonStrategyKindUnsupported, "BackupClass %q was changed while the run waited (%s), and leads to a strategy of another driver now: create another BackupJob",
+		s.Resolution.Class, s.Job.Blocker)
+}
+
 func unsupported(s Seen) Decision {
 	return fail(StageResolving, backupsv1alpha1.ReasonStrategyKindUnsupported, "BackupClass %q leads to strategy %q, which is not of kind %s: this controller runs no other; write the row's strategyRef with apiGroup %s",
 		s.Resolution.Class, s.Resolution.Strategy, strategyv1alpha1.EtcdKind, strategyv1alpha1.Group)

@@ -39,6 +39,7 @@ const (
 	RowClassAwaited       = "ClassAwaited"
 	RowClassNotFound      = "ClassNotFound"
 	RowNoMatch            = "NoMatch"
+	RowRepointed          = "Repointed"
 	RowUnsupported        = "UnsupportedStrategy"
 	RowStrategyAwaited    = "StrategyAwaited"
 	RowStrategyNotFound   = "StrategyNotFound"
@@ -76,7 +77,9 @@ var finalRows = []Row{
 		return s.Job.Phase == backupsv1alpha1.BackupJobFailed && s.unfinished() && s.Snapshot.Ours && !s.Snapshot.Deleting
 	}, cleanUp},
 	{RowFinished, func(s Seen) bool { return s.Job.Phase.Terminal() }, skip},
-	{RowForeignStrategy, func(s Seen) bool { return s.Resolution.State == ForeignStrategy && !s.following() }, skip},
+	{RowForeignStrategy, func(s Seen) bool {
+		return s.Resolution.State == ForeignStrategy && !s.following() && !(s.started() && s.Job.Ours)
+	}, skip},
 	{RowQueueLimit, func(s Seen) bool { return s.queued() && !s.Now.Before(s.queueEnd()) }, queueLimit},
 	{RowQueue, Seen.queued, queue},
 	{RowStart, func(s Seen) bool { return !s.started() }, start},
@@ -105,6 +108,7 @@ var resolvingRows = []Row{
 	{RowClassAwaited, func(s Seen) bool { return s.Resolution.State == ClassMissing && s.bootstrapping() }, classAwaited},
 	{RowClassNotFound, func(s Seen) bool { return s.Resolution.State == ClassMissing }, classNotFound},
 	{RowNoMatch, func(s Seen) bool { return s.Resolution.State == NoRow }, noMatch},
+	{RowRepointed, func(s Seen) bool { return s.Resolution.State == ForeignStrategy }, repointed},
 	{RowUnsupported, func(s Seen) bool { return s.Resolution.State == UnsupportedStrategy }, unsupported},
 	{RowStrategyAwaited, func(s Seen) bool { return s.Resolution.State == StrategyMissing && s.bootstrapping() }, strategyAwaited},
 	{RowStrategyNotFound, func(s Seen) bool { return s.Resolution.State == StrategyMissing }, strategyNotFound},

@@ -91,6 +91,19 @@ func TestForeignStrategyIsLeftAlone(t *testing.T) {
 	require.Equal(t, before, j.ResourceVersion)
 }
 
+// C17d: nobody else goes on with a run that was started here and still waits when its class is repointed.
+func TestC17dClassIsRepointedWhileTheRunWaits(t *testing.T) {
+	s := newStage(t)
+	require.NoError(t, s.Delete(t.Context(), s.credentials()))
+	j := s.job("nightly")
+	s.rest(j)
+	s.requireWaiting(j, backupsv1alpha1.ReasonWaitingForCredentials, "creds")
+	other := "strategies.other.example"
+	s.editClass(func(c *backupsv1alpha1.BackupClass) { c.Spec.Strategies[0].StrategyRef.APIGroup = &other })
+	s.rest(j)
+	s.requireFailed(j, backupsv1alpha1.ReasonStrategyKindUnsupported, "another driver")
+}
+
 func TestDeletingAJobKeepsTheBackup(t *testing.T) {
 	s := newStage(t)
 	j := s.job("nightly")

@@ -40,6 +40,7 @@ type JobFacts struct {
 	Phase     backupsv1alpha1.BackupJobPhase
 	CreatedAt time.Time
 	StartedAt time.Time // zero: not started
+	Ours      bool      // this controller has written its status
 	Blocker   string    // what its last Ready condition said
 }
 
