@@ -13,17 +13,20 @@
 {{- end }}
 
 {{/*
-Another name than the default, or none, deletes the former DataStore. While control planes use it, Kamaji holds it half deleted, and there is no way back from that.
+Another name, or none, deletes the former DataStore. While control planes use it, Kamaji holds it half deleted, and there is no way back from that. Its name
+stands on the client's Certificate; where an older release has not written it, the default is taken for it.
 */}}
 {{- define "etcd.live.renamed" -}}
 {{- $name := ternary (include "etcd.dataStoreName" . | quote) "none" .Values.dataStore.enabled -}}
+{{- $client := lookup "cert-manager.io/v1" "Certificate" .Release.Namespace "etcd-client" -}}
+{{- $formerName := dig "metadata" "annotations" "cozy-etcd.io/datastore" .Release.Namespace $client -}}
 {{- $served := or .Values.dataStore.enabled (.Capabilities.APIVersions.Has "kamaji.clastix.io/v1alpha1/DataStore") -}}
-{{- if and .Release.IsUpgrade $served (ne $name (quote .Release.Namespace)) -}}
-  {{- $former := lookup "kamaji.clastix.io/v1alpha1" "DataStore" "" .Release.Namespace -}}
+{{- if and .Release.IsUpgrade $served (ne $name (quote $formerName)) -}}
+  {{- $former := lookup "kamaji.clastix.io/v1alpha1" "DataStore" "" $formerName -}}
   {{- $ours := eq (dig "metadata" "annotations" "meta.helm.sh/release-namespace" "" $former) .Release.Namespace -}}
   {{- $users := dig "status" "usedBy" list $former -}}
   {{- if and $ours $users -}}
-    {{- fail (printf "dataStore: these values give %s and delete DataStore %q, which %s use(s); leave dataStore.enabled true and dataStore.name empty, or move the TenantControlPlanes first" $name $former.metadata.name ($users | join ", ")) -}}
+    {{- fail (printf "dataStore: these values give %s and delete DataStore %q, which %s use(s); put the former value back, or move the TenantControlPlanes first" $name $formerName ($users | join ", ")) -}}
   {{- end -}}
 {{- end -}}
 {{- end }}
