@@ -67,7 +67,7 @@ func TestSchema(t *testing.T) {
 	require.NotContains(t, properties["free"], "additionalProperties")
 }
 
-// Where a template checks the types, the schema lets scalars of any type come so far.
+// Where a template checks the types, the schema lets any type come so far; the one that is meant stands first.
 func TestCheckedSchema(t *testing.T) {
 	dir := write(t, strings.Replace(sample, "\n# @accept", "\n# @checked\n# @accept", 1)+"# Several.\nmany: []\n", "# T\n")
 	require.NoError(t, run(dir, false))
@@ -75,9 +75,9 @@ func TestCheckedSchema(t *testing.T) {
 	require.NoError(t, err)
 	var schema struct{ Properties map[string]map[string]any }
 	require.NoError(t, json.Unmarshal(text, &schema))
-	require.Equal(t, []any{"integer", "string", "number", "boolean"}, schema.Properties["count"]["type"])
-	require.Equal(t, []any{"object", "null", "string", "number", "boolean"}, schema.Properties["nested"]["type"])
-	require.Equal(t, []any{"array", "null", "string", "number", "boolean"}, schema.Properties["many"]["type"])
+	require.Equal(t, []any{"integer", "string", "number", "boolean", "array", "object"}, schema.Properties["count"]["type"])
+	require.Equal(t, []any{"object", "null", "string", "number", "boolean", "array"}, schema.Properties["nested"]["type"])
+	require.Equal(t, []any{"array", "null", "string", "number", "boolean", "object"}, schema.Properties["many"]["type"])
 }
 
 func TestTable(t *testing.T) {

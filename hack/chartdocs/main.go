@@ -12,7 +12,7 @@
 //	@optional           the empty string stands for "not given" besides what the type allows
 //	@accept KEY TEXT    at the head of the file: a key that is allowed without being a parameter
 //	@checked            at the head of the file: a template of the chart checks every type and says what stands there, which a schema cannot; so the
-//	                    schema lets scalars through wherever they stand
+//	                    schema names the type that is meant first, and lets the others through
 package main
 
 import (

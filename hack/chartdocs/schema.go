@@ -70,7 +70,7 @@ func (p *param) property(checked bool) (map[string]any, error) {
 		property["type"] = append(append([]string{}, property["type"].([]string)...), "null")
 	}
 	if checked {
-		property["type"] = withScalars(property["type"].([]string))
+		property["type"] = withAll(property["type"].([]string))
 	}
 	if names := property["type"].([]string); len(names) == 1 {
 		property["type"] = names[0]
@@ -95,12 +95,12 @@ func (p *param) property(checked bool) (map[string]any, error) {
 	return property, nil
 }
 
-// withScalars adds the scalar types that are not among the given ones. An integer is a number to JSON schema.
-func withScalars(names []string) []string {
+// withAll adds the types that are not among the given ones, but for null. An integer is a number to JSON schema.
+func withAll(names []string) []string {
 	all := slices.Clone(names)
-	for _, scalar := range []string{"string", "number", "boolean"} {
-		if !slices.Contains(all, scalar) {
-			all = append(all, scalar)
+	for _, name := range []string{"string", "number", "boolean", "array", "object"} {
+		if !slices.Contains(all, name) {
+			all = append(all, name)
 		}
 	}
 	return all

@@ -1,6 +1,6 @@
 {{/*
-etcd.types: the kind of each value, whether null stands for "not given", and an example. The schema lets scalars of any type through, because all that it can say
-of a wrong one is its type; a test compares the two.
+etcd.types: the kind of each value, whether null stands for "not given", and an example. The schema lets any type through, because all that it can say of a wrong
+one is its type; a test compares the two.
 */}}
 {{- define "etcd.types" -}}
 _cluster: [map, null, "{cluster-domain: cozy.local}"]
