@@ -99,6 +99,22 @@ func (p *Prover) Prepare(ctx context.Context, namespace, owner string, source re
 	return plan, nil
 }
 
+// Confirm looks whether a prepared copy is still there, with the credentials that the cluster's first member is going to use.
+func (p *Prover) Confirm(ctx context.Context, namespace string, source record.Source, prepared record.Prepared) error {
+	from, err := p.store(ctx, namespace, source)
+	if err != nil {
+		return err
+	}
+	info, err := from.Head(ctx, prepared.Key)
+	if err != nil {
+		return err
+	}
+	if info.Size != prepared.SizeBytes {
+		return store.Failed("HEAD "+prepared.Key, store.ErrChanged, fmt.Sprintf("%d bytes are there of the %d that were stored", info.Size, prepared.SizeBytes))
+	}
+	return nil
+}
+
 // Discard removes a prepared copy. It refuses any key that is not one of the owner's.
 func (p *Prover) Discard(ctx context.Context, namespace, owner string, source record.Source, key string) error {
 	if uid, ok := artifact.PreparedFor(key); !ok || uid != owner {

@@ -181,6 +181,9 @@ func (r *Reconciler) intendDelete(ctx context.Context, w *world) error {
 	if again, err := r.overtaken(ctx, w); again || err != nil {
 		return err
 	}
+	if err := r.confirmCopies(ctx, w); err != nil {
+		return err
+	}
 	w.record.Intend(record.StepDelete, r.Now())
 	return r.Records.Save(ctx, w.record)
 }

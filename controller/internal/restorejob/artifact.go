@@ -28,12 +28,17 @@ type Artifacts interface {
 	Examine(ctx context.Context, namespace string, source record.Source, login proof.Login, live iter.Seq2[[]byte, error]) (record.Proof, artifact.Facts, error)
 	// Prepare makes and stores the planned copy. Owner is the RestoreJob's UID.
 	Prepare(ctx context.Context, namespace, owner string, source record.Source, proven record.Proof, plan record.Prepared) (record.Prepared, error)
+	// Confirm looks whether a prepared copy is still there and can be read.
+	Confirm(ctx context.Context, namespace string, source record.Source, prepared record.Prepared) error
 	// Discard removes a prepared copy; an absent one is no error.
 	Discard(ctx context.Context, namespace, owner string, source record.Source, key string) error
 }
 
-// discardTimeout bounds the one try to remove a prepared copy.
-const discardTimeout = 30 * time.Second
+// discardTimeout bounds the one try to remove a prepared copy, and confirmTimeout each look whether one is there.
+const (
+	discardTimeout = 30 * time.Second
+	confirmTimeout = 10 * time.Second
+)
 
 // inBackground starts a long step, or records what it found out. Between the two the job waits.
 func (r *Reconciler) inBackground(ctx context.Context, w *world, d Decision, do work) error {
@@ -100,6 +105,21 @@ func (r *Reconciler) prepare(ctx context.Context, w *world, d Decision) error {
 			planSafety(rec)
 		}, err
 	})
+}
+
+// confirmCopies looks at the prepared copies once more: since they were stored, a lifecycle rule or a person may have removed them, or the credentials.
+func (r *Reconciler) confirmCopies(ctx context.Context, w *world) error {
+	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
+	defer cancel()
+	if err := r.Artifacts.Confirm(ctx, w.job.Namespace, w.record.Source, *w.record.Prepared); err != nil {
+		return fmt.Errorf("look at the prepared copy: %w", err)
+	}
+	if s := w.record.Safety; s.Ready() {
+		if err := r.Artifacts.Confirm(ctx, w.job.Namespace, s.Source, *s.Prepared); err != nil {
+			return fmt.Errorf("look at the prepared safety copy: %w", err)
+		}
+	}
+	return nil
 }
 
 // overtaken tells whether the live cluster has come so close to the prepared revision that it may pass it before it is deleted. The plan is dropped then,
