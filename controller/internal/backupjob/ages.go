@@ -5,9 +5,11 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/cozy-etcd/cozy-etcd/backupstrategy"
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/metrics"
 )
@@ -56,6 +58,21 @@ func (a *ages) knows(namespace string) bool {
 		}
 	}
 	return false
+}
+
+// remember tells the age of a Backup whose job is gone: jobs are cleared away, and a controller that starts anew must not be silent about an application whose
+// backups have stopped. It reads the cache.
+func (r *Reconciler) remember(ctx context.Context, key client.ObjectKey) {
+	backup := &backupsv1alpha1.Backup{}
+	if r.Get(ctx, key, backup) != nil || backup.Status.Phase != backupsv1alpha1.BackupReady || !backup.DeletionTimestamp.IsZero() ||
+		!backupstrategy.IsEtcdStrategy(backup.Spec.StrategyRef) {
+		return
+	}
+	at := backup.Spec.TakenAt.Time
+	if c := meta.FindStatusCondition(backup.Status.Conditions, backupsv1alpha1.ConditionReady); c != nil {
+		at = c.LastTransitionTime.Time
+	}
+	r.ages.record(client.ObjectKey{Namespace: key.Namespace, Name: backup.Spec.ApplicationRef.Name}, at)
 }
 
 // forget looks whether anything is left to tell the age of, after a job or a Backup has gone. It reads the cache.

@@ -135,6 +135,11 @@ func TestTheAgeOfAnUninstalledApplicationIsForgotten(t *testing.T) {
 	gone()
 	require.True(t, told())
 	require.InDelta(t, float64(s.now.Unix()), testutil.ToFloat64(metrics.LastBackup.WithLabelValues(s.namespace, "etcd")), 1)
+	s.r.ages = ages{}
+	metrics.LastBackup.DeleteLabelValues(s.namespace, "etcd")
+	gone()
+	require.True(t, told(), "a controller that starts anew knows it from the Backup")
+	require.InDelta(t, float64(time.Now().Unix()), testutil.ToFloat64(metrics.LastBackup.WithLabelValues(s.namespace, "etcd")), 120)
 	require.NoError(t, s.Delete(t.Context(), s.backup("nightly")))
 	gone()
 	require.False(t, told())

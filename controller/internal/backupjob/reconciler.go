@@ -64,6 +64,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	job := &backupsv1alpha1.BackupJob{}
 	if err := r.Get(ctx, req.NamespacedName, job); err != nil {
 		if apierrors.IsNotFound(err) {
+			r.remember(ctx, req.NamespacedName)
 			r.forget(ctx, req.Namespace)
 			return ctrl.Result{}, nil
 		}
