@@ -7,6 +7,7 @@ What the schema cannot say, or says only where it is consulted. Each check rende
 {{- include "etcd.check.replicas" . -}}
 {{- include "etcd.check.domain" . -}}
 {{- include "etcd.check.certificates" . -}}
+{{- include "etcd.check.affinity" . -}}
 {{- end }}
 
 {{/* One name, because Services, Secrets and the names in running tenants' certificates are all built on it. */}}
