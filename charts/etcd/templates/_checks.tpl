@@ -22,7 +22,7 @@ What the schema cannot say, or says only where it is consulted. Each check rende
 {{- if not (regexMatch "^(0|[1-9][0-9]*)[.](0|[1-9][0-9]*)[.](0|[1-9][0-9]*)$" $version) -}}
   {{- fail (printf "version: %q is not X.Y.Z; write for example 3.6.11, without a leading v and without a pre-release" $version) -}}
 {{- end -}}
-{{- if not (semverCompare ">= 3.5.0, < 4.0.0" $version) -}}
+{{- if not (regexMatch "^3[.]([5-9]|[1-9][0-9]{1,2})[.][0-9]{1,3}$" $version) -}}
   {{- fail (printf "version: %s is neither 3.5 nor a later etcd 3; the operator knows no other major, and no backup of an older minor could be restored; write for example 3.6.11" $version) -}}
 {{- end -}}
 {{- end }}
