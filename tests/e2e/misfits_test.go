@@ -67,7 +67,7 @@ func withAuth(t *testing.T, password string) []byte {
 	require.NoError(t, err)
 	root, err := clientv3.New(clientv3.Config{Endpoints: s.Endpoints(), Username: "root", Password: password, Logger: zap.NewNop()})
 	require.NoError(t, err)
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	snapshot, err := root.Snapshot(ctx)
 	require.NoError(t, err)
 	content, err := io.ReadAll(snapshot)
