@@ -150,3 +150,21 @@ func read(t *testing.T, path string) string {
 	require.NoError(t, err)
 	return string(raw)
 }
+
+// The map of the code names every package of the controller.
+func TestArchitectureNamesEveryPackage(t *testing.T) {
+	var named []string
+	for _, line := range strings.Split(read(t, "../controller/ARCHITECTURE.md"), "\n") {
+		if fields := strings.Fields(line); len(fields) > 1 {
+			named = append(named, fields[0])
+		}
+	}
+	for _, parent := range []string{"controller/cmd", "controller/internal"} {
+		packages, err := os.ReadDir("../" + parent)
+		require.NoError(t, err)
+		require.NotEmpty(t, packages)
+		for _, p := range packages {
+			require.True(t, slices.Contains(named, parent+"/"+p.Name()), "the map leaves out %s", p.Name())
+		}
+	}
+}
