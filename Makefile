@@ -46,7 +46,7 @@ crash-replay: tools ## Kill the controller after each of its writes; the end mus
 	CRASH_REPLAY=$${CRASH_REPLAY:-kill} $(GO) test $(LINK) -count=1 -timeout 180m -v ./tests/crash/...
 
 .PHONY: bench
-bench: tools ## Measure the controller's overhead (BENCH_JOBS, BENCH_RESTORES, BENCH_IDLE_SECONDS)
+bench: tools ## Measure overhead, downtime, artifacts (BENCH_… in docs/benchmarks.md; by default up to 4 GiB, with 20 GiB of scratch)
 	$(GO) test $(LINK) -run '^$$' -bench . -benchtime 1x -count 1 -timeout 60m ./tests/bench/... ./backupstrategy/...
 
 .PHONY: flip-rows

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,11 +97,26 @@ func BenchmarkBackupJob(b *testing.B) {
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // BenchmarkRestore compares a RestoreJob, from the deletion of the cluster to the job's end, with the same deletion and re-creation by hand: until then the
-// cluster serves. The database is filled with BENCH_RESTORE_MIB.
+// cluster serves. BENCH_RESTORE_MIB lists what the database is filled with.
 func BenchmarkRestore(b *testing.B) {
+	sizes := os.Getenv("BENCH_RESTORE_MIB")
+	if sizes == "" {
+		sizes = "0,100"
+	}
+	for _, size := range strings.Split(sizes, ",") {
+		b.Run(size+"MiB", func(b *testing.B) {
+			mib, err := strconv.Atoi(size)
+			require.NoError(b, err)
+			measureRestores(b, mib)
+		})
+	}
+}
+
+func measureRestores(b *testing.B, mib int) {
+	b.Helper()
 	t := start(b)
 	ctx := b.Context()
-	fill(b, t, number(b, "BENCH_RESTORE_MIB", 0))
+	fill(b, t, mib)
 	_, err := t.Backup(ctx, "b")
 	require.NoError(b, err)
 	_, err = t.AwaitBackup(ctx, "b", time.Minute)
