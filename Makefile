@@ -28,7 +28,8 @@ demo: tools ## The main job, end to end, on the local environment: install, back
 
 .PHONY: env
 env: tools ## Bring the local environment up in the foreground until Ctrl-C
-	$(GO) run ./tests/env/cmd/env
+	$(GO) build -o $(BIN)/env ./tests/env/cmd/env
+	$(BIN)/env
 
 ##@ Test
 .PHONY: test
@@ -41,9 +42,9 @@ test-race: tools ## All Go tests with the race detector
 	CGO_ENABLED=1 $(GO) test -race -timeout 60m ./...
 
 .PHONY: crash-replay
-crash-replay: tools ## Kill the controller after each of its writes; the end must equal an undisturbed run (CRASH_REPLAY=all: lose and refuse each one, too)
-	CRASH_REPLAY=$${CRASH_REPLAY:-kill} $(GO) test $(LINK) -count=1 -timeout 60m -run C62 -v ./controller/internal/...
-	CRASH_REPLAY=$${CRASH_REPLAY:-kill} $(GO) test $(LINK) -count=1 -timeout 180m -v ./tests/crash/...
+crash-replay: tools ## Kill the controller after each of its writes, lose and refuse each; all must end as if undisturbed (CRASH_REPLAY=kill: only kill)
+	CRASH_REPLAY=$${CRASH_REPLAY:-all} $(GO) test $(LINK) -count=1 -timeout 60m -run C62 -v ./controller/internal/...
+	CRASH_REPLAY=$${CRASH_REPLAY:-all} $(GO) test $(LINK) -count=1 -timeout 300m -v ./tests/crash/...
 
 .PHONY: bench
 bench: tools ## Measure overhead, downtime, artifacts (BENCH_… in docs/benchmarks.md; by default up to 4 GiB, with 20 GiB of scratch)

@@ -11,7 +11,7 @@ import (
 //
 // The kind has no status subresource: status is written together with the object.
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:shortName=bkp,categories=cozy-etcd;backups
+// +kubebuilder:resource:shortName=bkp,categories=cozy-etcd
 // +kubebuilder:selectablefield:JSONPath=`.spec.applicationRef.apiGroup`
 // +kubebuilder:selectablefield:JSONPath=`.spec.applicationRef.kind`
 // +kubebuilder:selectablefield:JSONPath=`.spec.applicationRef.name`

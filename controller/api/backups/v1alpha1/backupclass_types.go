@@ -9,7 +9,7 @@ import (
 // their jobs and plans.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Cluster,shortName=bclass,categories=cozy-etcd;backups
+// +kubebuilder:resource:scope=Cluster,shortName=bclass
 // +kubebuilder:printcolumn:name="Kinds",type=string,JSONPath=`.spec.strategies[*].application.kind`
 // +kubebuilder:printcolumn:name="Strategies",type=string,JSONPath=`.spec.strategies[*].strategyRef.name`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

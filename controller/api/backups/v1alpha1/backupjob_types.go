@@ -8,7 +8,7 @@ import (
 // BackupJob is one run of a backup. It ends as Succeeded with a Backup, or as Failed with the reason.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=bjob,categories=cozy-etcd;backups
+// +kubebuilder:resource:shortName=bjob,categories=cozy-etcd
 // +kubebuilder:selectablefield:JSONPath=`.spec.applicationRef.apiGroup`
 // +kubebuilder:selectablefield:JSONPath=`.spec.applicationRef.kind`
 // +kubebuilder:selectablefield:JSONPath=`.spec.applicationRef.name`

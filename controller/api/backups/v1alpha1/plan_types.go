@@ -8,7 +8,7 @@ import (
 // Plan makes a BackupJob at each tick of its schedule.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=bplan,categories=cozy-etcd;backups
+// +kubebuilder:resource:shortName=bplan,categories=cozy-etcd
 // +kubebuilder:selectablefield:JSONPath=`.spec.applicationRef.apiGroup`
 // +kubebuilder:selectablefield:JSONPath=`.spec.applicationRef.kind`
 // +kubebuilder:selectablefield:JSONPath=`.spec.applicationRef.name`

@@ -9,7 +9,7 @@ import (
 // RestoreJob is one run that puts a Backup's data back in place of an application's present data.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=rjob,categories=cozy-etcd;backups
+// +kubebuilder:resource:shortName=rjob,categories=cozy-etcd
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Backup",type=string,JSONPath=`.spec.backupRef.name`

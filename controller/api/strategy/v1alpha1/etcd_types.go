@@ -10,7 +10,7 @@ const EtcdKind = "Etcd"
 // Etcd is the strategy that stores etcd snapshots in S3 and restores from them.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Cluster,path=etcds,shortName=etcdstrategy,categories=cozy-etcd;backups
+// +kubebuilder:resource:scope=Cluster,path=etcds,shortName=etcdstrategy
 // +kubebuilder:printcolumn:name="Bucket",type=string,JSONPath=`.spec.template.destination.s3.bucket`
 // +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.spec.template.destination.s3.endpoint`
 // +kubebuilder:printcolumn:name="Prefix",type=string,JSONPath=`.spec.template.destination.s3.key`,priority=1
