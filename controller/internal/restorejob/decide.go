@@ -105,13 +105,15 @@ const graceAfterRecreate = 10 * time.Minute
 // Deadline is when the waiting ends.
 func (s Seen) Deadline() time.Time {
 	timeout := s.timeout()
-	deadline := s.Job.StartedAt.Add(timeout)
+	deadline := s.startedAt().Add(timeout)
 	if s.rollingBack() {
 		deadline = s.Record.RollbackAt.Add(timeout)
 	}
 	var begun []time.Time
 	if s.Record != nil && s.Record.DeleteIntended {
-		begun = append(begun, s.Record.DeleteAt)
+		if !s.Record.DeleteAt.After(s.Now.Add(skew)) {
+			begun = append(begun, s.Record.DeleteAt)
+		}
 		if s.Record.GraceUntil.After(deadline) {
 			deadline = s.Record.GraceUntil
 		}
@@ -125,6 +127,19 @@ func (s Seen) Deadline() time.Time {
 		}
 	}
 	return deadline
+}
+
+// skew is how far the clocks of the controller and of the API server may be apart without a word.
+const skew = 5 * time.Minute
+
+// startedAt is status.startedAt, as far as the API server's clock bears it out: a restore starts before the end of its queue. A controller whose clock ran
+// ahead when it wrote that does not keep it for ever.
+func (s Seen) startedAt() time.Time {
+	at := s.Job.StartedAt
+	if end := s.queueEnd().Add(skew); s.Lock.Limit > 0 && !s.Job.CreatedAt.IsZero() && at.After(end) {
+		return end
+	}
+	return at
 }
 
 func (s Seen) fairTime() time.Duration { return min(s.timeout(), graceAfterRecreate) }

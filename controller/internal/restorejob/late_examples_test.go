@@ -56,6 +56,19 @@ func TestOvercomeAfterTheDeadline(t *testing.T) {
 	}
 }
 
+// A controller whose clock ran ahead when a restore started, or deleted, and was put right since: the deadline is still one.
+func TestAClockThatRanAheadPutsOffNoDeadline(t *testing.T) {
+	years := now.AddDate(10, 0, 0)
+	begun := with(captured(), func(s *Seen) { s.Lock.Limit, s.Job.StartedAt = 24*time.Hour, years })
+	require.False(t, begun.Expired())
+	require.Equal(t, begun.Job.CreatedAt.Add(24*time.Hour+skew+begun.timeout()), begun.Deadline())
+	right := with(gone(), func(s *Seen) { s.Lock.Limit = 24 * time.Hour })
+	wrong := with(right, func(s *Seen) { s.Record.DeleteAt = years })
+	require.False(t, wrong.Deadline().After(right.Deadline()))
+	late := with(right, func(s *Seen) { s.Job.StartedAt = s.Job.CreatedAt.Add(24 * time.Hour) })
+	require.Equal(t, late.Job.StartedAt.Add(late.timeout()), late.Deadline(), "it may have queued to the last")
+}
+
 // The record cannot be saved for a moment, just when the restored cluster is given up: it is given up all the same, and nothing half recorded is left.
 func TestRollbackWhoseIntentIsNotSavedAtOnce(t *testing.T) {
 	t.Parallel()
