@@ -268,31 +268,6 @@ func TestStockFinalizersGoWithTheJob(t *testing.T) {
 	g.run("again", func(j *backupsv1alpha1.RestoreJob) bool { return j == nil })
 }
 
-func TestC28NamesWhatHoldsTheFormerCluster(t *testing.T) {
-	t.Parallel()
-	g := newRig(t)
-	g.tenant("again")
-	g.patchCluster(`{"metadata":{"finalizers":["tests/hold"]}}`)
-	job := g.run("again", func(j *backupsv1alpha1.RestoreJob) bool { return strings.Contains(j.Status.Message, "tests/hold") })
-	require.Equal(t, "False/"+backupsv1alpha1.ReasonWaitingForDeletion, condition(job, "Deleted"))
-
-	claims := &corev1.PersistentVolumeClaimList{}
-	require.NoError(t, g.admin.List(t.Context(), claims, client.InNamespace(g.ns)))
-	claim := &claims.Items[0]
-	claim.Finalizers = append(claim.Finalizers, "tests/volume")
-	require.NoError(t, g.admin.Update(t.Context(), claim))
-	g.patchCluster(`{"metadata":{"finalizers":null}}`)
-	g.run("again", func(j *backupsv1alpha1.RestoreJob) bool {
-		return strings.Contains(j.Status.Message, "PersistentVolumeClaim "+claim.Name) && strings.Contains(j.Status.Message, "tests/volume")
-	})
-	require.Nil(t, g.cluster(), "nothing is recreated beside an old volume")
-
-	require.NoError(t, g.admin.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
-	claim.Finalizers = nil
-	require.NoError(t, g.admin.Update(t.Context(), claim))
-	require.Equal(t, okPhase, g.finish("again").Status.Phase)
-}
-
 func TestC28HungDeletionEndsAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
