@@ -46,6 +46,11 @@ func FromSnapshot(r BackupRequest, snapshot *etcdv1alpha2.EtcdSnapshot) (BackupR
 	if err != nil {
 		return BackupRequest{}, err
 	}
+	// A job's reference may be edited while its run is under way. What was stored is of the cluster that the snapshot was asked of.
+	if r.ApplicationRef.Name = snapshot.Spec.ClusterRef.Name; !IsEtcdApplication(r.ApplicationRef) {
+		group := backupsv1alpha1.DefaultApplicationGroup
+		r.ApplicationRef.APIGroup, r.ApplicationRef.Kind = &group, backupsv1alpha1.EtcdApplicationKind
+	}
 	r.Parameters = map[string]string{}
 	if raw := snapshot.Annotations[AnnotationParameters]; raw != "" {
 		if err := json.Unmarshal([]byte(raw), &r.Parameters); err != nil {

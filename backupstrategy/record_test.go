@@ -78,6 +78,17 @@ func TestLabelsOfALongName(t *testing.T) {
 	require.NotContains(t, OwnerLabels(j), backupsv1alpha1.LabelBackupJobName)
 }
 
+// A BackupJob's applicationRef may be edited. A Backup under another name would put one cluster's data into another.
+func TestC24TheBackupIsOfTheClusterThatWasStored(t *testing.T) {
+	edited := job()
+	edited.Spec.ApplicationRef.Name, edited.Spec.ApplicationRef.Kind = "other", "Postgres"
+	request, err := BackupOf(edited, completeSnapshot(t))
+	require.NoError(t, err)
+	require.Equal(t, "etcd", request.ApplicationRef.Name)
+	require.True(t, IsEtcdApplication(request.ApplicationRef))
+	require.Equal(t, "Postgres", edited.Spec.ApplicationRef.Kind, "the job is left as it is")
+}
+
 // The API server takes 256 KiB of annotations. A spec that does not fit must not cost the backup.
 func TestASpecThatDoesNotFitIsLeftOut(t *testing.T) {
 	f := facts()

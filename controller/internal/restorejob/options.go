@@ -72,7 +72,7 @@ func parseOptions(raw *runtime.RawExtension) (Options, *Problem) {
 	}
 	for name, to := range map[string]*bool{optionAllowOtherMinor: &o.AllowOtherMinor, optionDryRun: &o.DryRun, optionRestartConsumers: &o.RestartConsumers} {
 		if value, ok := fields[name]; ok {
-			if err := json.Unmarshal(value, to); err != nil {
+			if err := json.Unmarshal(value, to); err != nil || string(value) == "null" { // a dry run that somebody forgot to spell out must not delete anything
 				return o, optionProblem("spec.options.%s is %s: give true or false", name, shorten(string(value)))
 			}
 		}

@@ -28,7 +28,10 @@ func TestOptions(t *testing.T) {
 		`{"restoreTimeoutSeconds":1.5}`:                      "is 1.5",
 		`{"restoreTimeoutSeconds":99999999999999999999}`:     "is 9999",
 		`{"restoreTimeoutSeconds":60,"safetysnapshot":true}`: "safetysnapshot is unknown",
-		`[]`: "no object", `7`: "no object",
+		`{"dryRun":null}`:                                    "spec.options.dryRun is null: give true or false",
+		`{"dryRun":"true"}`:                                  `is "true": give true or false`,
+		`{"safetySnapshot":null}`:                            "is null: give true or false",
+		`[]`:                                                 "no object", `7`: "no object",
 	} {
 		_, problem := parseOptions(&runtime.RawExtension{Raw: []byte(in)})
 		require.NotNil(t, problem, in)
