@@ -46,14 +46,25 @@ func checkSyntax(s3 *strategyv1alpha1.EtcdS3) []string {
 	return problems
 }
 
-// checkRow renders the strategy for an application that has nothing but its name and namespace.
+// checkRow renders the strategy for applications that have nothing but their names and namespaces. Two namespaces must not share a place: whoever may write a
+// Backup in the one could then name a snapshot of the other as its own.
 func checkRow(strategy *strategyv1alpha1.Etcd, row backupsv1alpha1.BackupClassStrategy) error {
 	ref := StrategyRef("etcd")
 	ref.APIGroup, ref.Kind = row.Application.APIGroup, row.Application.Kind
-	_, err := Render(strategy.Spec.Template, Application(ref, "namespace", nil), row.Parameters)
-	var missing *missingKey
-	if errors.As(err, &missing) && strings.HasPrefix(missing.path, ".Application") {
-		return nil
+	one, err := Render(strategy.Spec.Template, Application(ref, "one", nil), row.Parameters)
+	var other Destination
+	if err == nil {
+		other, err = Render(strategy.Spec.Template, Application(ref, "other", nil), row.Parameters)
 	}
-	return err
+	var missing *missingKey
+	switch {
+	case errors.As(err, &missing) && strings.HasPrefix(missing.path, ".Application"):
+		return nil
+	case err != nil:
+		return err
+	case one.Endpoint == other.Endpoint && one.Bucket == other.Bucket && one.Prefix == other.Prefix:
+		return fmt.Errorf("%skey renders to %q for every namespace, so tenants' snapshots cannot be told apart: put {{ .Application.metadata.namespace }}/ into it, or into the bucket",
+			fieldPath, one.Prefix)
+	}
+	return nil
 }

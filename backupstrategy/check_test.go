@@ -33,6 +33,12 @@ func TestC23CheckBeforeAnyJob(t *testing.T) {
 		"destination": {func(_ *strategyv1alpha1.Etcd, c *backupsv1alpha1.BackupClass) {
 			c.Spec.Strategies[0].Parameters["host"] = "s3.example/path"
 		}, "path"},
+		"a place of everybody": {func(s *strategyv1alpha1.Etcd, _ *backupsv1alpha1.BackupClass) {
+			s.Spec.Template.Destination.S3.Key = "shared/{{ .Application.metadata.name }}/"
+		}, `spec.template.destination.s3.key renders to "shared/etcd/" for every namespace`},
+		"a bucket for each namespace": {func(s *strategyv1alpha1.Etcd, _ *backupsv1alpha1.BackupClass) {
+			s.Spec.Template.Destination.S3.Key, s.Spec.Template.Destination.S3.Bucket = "etcd/", "backups-{{ .Application.metadata.namespace }}"
+		}, ""},
 		"no store": {func(s *strategyv1alpha1.Etcd, _ *backupsv1alpha1.BackupClass) { s.Spec.Template.Destination.S3 = nil }, "is not set"},
 		"annotation": {func(s *strategyv1alpha1.Etcd, _ *backupsv1alpha1.BackupClass) {
 			s.Annotations = map[string]string{AnnotationFormerDestinations: "nonsense"}
