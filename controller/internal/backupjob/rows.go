@@ -78,7 +78,7 @@ var finalRows = []Row{
 	}, cleanUp},
 	{RowFinished, func(s Seen) bool { return s.Job.Phase.Terminal() }, skip},
 	{RowForeignStrategy, func(s Seen) bool {
-		return s.Resolution.State == ForeignStrategy && !s.following() && !(s.started() && s.Job.Ours)
+		return s.Resolution.State == ForeignStrategy && !s.following() && (!s.started() || !s.Job.Ours)
 	}, skip},
 	{RowQueueLimit, func(s Seen) bool { return s.queued() && !s.Now.Before(s.queueEnd()) }, queueLimit},
 	{RowQueue, Seen.queued, queue},
