@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
@@ -124,34 +125,39 @@ func (d *demo) connect(ctx context.Context) error {
 	return d.refuseOthers(ctx)
 }
 
-// refuseOthers proves that the door is locked: the same client without a certificate, and with one of the peer CA.
+// refuseOthers proves that the door is locked: etcd itself ends the handshake of a client without a certificate, and of one with a certificate of the peer CA.
 func (d *demo) refuseOthers(ctx context.Context) error {
-	bare, err := kamaji.ClientWithoutCertificate(ctx, d.env.Client, tenantNamespace, d.platform.Resolve)
+	own, endpoints, err := kamaji.TLSFromDataStore(ctx, d.env.Client, tenantNamespace, kamaji.RootUser)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = bare.Close() }()
-	if err := refused(ctx, bare); err != nil {
-		return fmt.Errorf("a client without a certificate: %w", err)
-	}
-	d.report.proof("a client without a certificate is refused")
-	peer, err := kamaji.ClientOfOtherCA(ctx, d.env.Client, tenantNamespace, types.NamespacedName{Namespace: tenantNamespace, Name: "etcd-peer-ca-tls"}, d.platform.Resolve)
+	bare, _, err := kamaji.TLSWithoutCertificate(ctx, d.env.Client, tenantNamespace)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = peer.Close() }()
-	if err := refused(ctx, peer); err != nil {
-		return fmt.Errorf("a client with a certificate of the peer CA: %w", err)
+	peer, _, err := kamaji.TLSOfOtherCA(ctx, d.env.Client, tenantNamespace, types.NamespacedName{Namespace: tenantNamespace, Name: "etcd-peer-ca-tls"})
+	if err != nil {
+		return err
 	}
-	d.report.proof("a certificate of the peer CA is refused")
-	return nil
-}
-
-func refused(ctx context.Context, c *clientv3.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	if _, err := c.Get(ctx, "/registry/first/00000"); err == nil {
-		return errors.New("it read a key, although it must be refused")
+	for _, c := range []struct {
+		who    string
+		config *tls.Config
+		alert  string
+	}{
+		{"a client with a certificate of the DataStore's CA", own, ""},
+		{"a client without a certificate", bare, "tls: certificate required"},
+		{"a client with a certificate of the peer CA", peer, "tls: unknown certificate authority"},
+	} {
+		alert, err := kamaji.Refusal(ctx, c.config, endpoints, d.platform.Resolve)
+		if err != nil {
+			return fmt.Errorf("%s: etcd neither speaks to it nor refuses it: %w", c.who, err)
+		}
+		if alert != c.alert {
+			return fmt.Errorf("%s: etcd ends the handshake with %q, expected %q (empty: it does not)", c.who, alert, c.alert)
+		}
+		if alert != "" {
+			d.report.proof("%s is refused: %s", c.who, alert)
+		}
 	}
 	return nil
 }

@@ -65,44 +65,6 @@ func PEMFromDataStore(ctx context.Context, c client.Reader, name, commonName str
 	return authority.pem, cert, key, err
 }
 
-// ClientWithoutCertificate trusts the DataStore's authority and presents nothing; an etcd with client authentication refuses it.
-func ClientWithoutCertificate(ctx context.Context, c client.Reader, name string, resolve Resolve) (*clientv3.Client, error) {
-	ds, ca, err := liveAuthority(ctx, c, name)
-	if err != nil {
-		return nil, err
-	}
-	cfg, err := clientTLS(ca.pool(), nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	return dial(ds.Spec.Endpoints, cfg, resolve)
-}
-
-// ClientOfOtherCA presents a certificate for root signed by another authority, such as the peer CA, whose Secret holds tls.crt and tls.key; an etcd with separate authorities refuses it.
-func ClientOfOtherCA(ctx context.Context, c client.Reader, name string, other types.NamespacedName, resolve Resolve) (*clientv3.Client, error) {
-	ds, ca, err := liveAuthority(ctx, c, name)
-	if err != nil {
-		return nil, err
-	}
-	secret := &corev1.Secret{}
-	if err := c.Get(ctx, other, secret); err != nil {
-		return nil, err
-	}
-	foreign, err := parseAuthority(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
-	if err != nil {
-		return nil, fmt.Errorf("secret %s: %w", other, err)
-	}
-	certPEM, keyPEM, err := foreign.issue(RootUser)
-	if err != nil {
-		return nil, err
-	}
-	cfg, err := clientTLS(ca.pool(), certPEM, keyPEM)
-	if err != nil {
-		return nil, err
-	}
-	return dial(ds.Spec.Endpoints, cfg, resolve)
-}
-
 // ownClient is Kamaji's own connection: with the DataStore's client certificate.
 func ownClient(ctx context.Context, c client.Reader, ds *kamajiv1alpha1.DataStore, ca *authority, resolve Resolve) (*clientv3.Client, error) {
 	pair := ds.Spec.TLSConfig.ClientCertificate

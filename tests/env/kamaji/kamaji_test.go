@@ -2,8 +2,10 @@ package kamaji_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,12 +77,21 @@ func TestClientsFromTheDataStore(t *testing.T) {
 	c, err := kamaji.ClientFromDataStore(t.Context(), cl, s.ns, s.resolve)
 	require.NoError(t, err)
 	require.NoError(t, probe(t, c))
-	c, err = kamaji.ClientWithoutCertificate(t.Context(), cl, s.ns, s.resolve)
+
+	bare, endpoints, err := kamaji.TLSWithoutCertificate(t.Context(), cl, s.ns)
 	require.NoError(t, err)
-	require.Error(t, probe(t, c))
-	c, err = kamaji.ClientOfOtherCA(t.Context(), cl, s.ns, key(s.ns, "etcd-peer-ca-tls"), s.resolve)
+	foreign, _, err := kamaji.TLSOfOtherCA(t.Context(), cl, s.ns, key(s.ns, "etcd-peer-ca-tls"))
 	require.NoError(t, err)
-	require.Error(t, probe(t, c))
+	good, _, err := kamaji.TLSFromDataStore(t.Context(), cl, s.ns, kamaji.RootUser)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		config *tls.Config
+		alert  string
+	}{{bare, "certificate required"}, {foreign, "unknown certificate authority"}, {good, ""}} {
+		alert, err := kamaji.Refusal(t.Context(), c.config, endpoints, s.resolve)
+		require.NoError(t, err)
+		require.Equal(t, c.alert, strings.TrimPrefix(alert, "tls: "))
+	}
 }
 
 // probe writes and reads a key.
