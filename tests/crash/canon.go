@@ -31,64 +31,71 @@ var kinds = []schema.GroupVersionKind{
 	{Version: "v1", Kind: "Service"},
 	{Version: "v1", Kind: "ConfigMap"},
 	{Version: "v1", Kind: "Secret"},
+	{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"},
 }
 
-// volatile are the paths that differ between two undisturbed runs.
-var volatile = [][]string{
-	{"metadata", "uid"}, {"metadata", "resourceVersion"}, {"metadata", "creationTimestamp"}, {"metadata", "generation"}, {"metadata", "generateName"},
-	{"status", "startedAt"}, {"status", "completedAt"}, {"spec", "takenAt"}, {"spec", "clusterIP"}, {"spec", "clusterIPs"}, {"spec", "volumeName"},
-	{"status", "history"}, {"status", "lastAttemptedConfigDigest"}, {"data"},
+// clusterKinds belong to a tenant although they live in no namespace: a volume by its claim, a DataStore by its name.
+var clusterKinds = []schema.GroupVersionKind{
+	{Version: "v1", Kind: "PersistentVolume"},
+	{Group: "kamaji.clastix.io", Version: "v1alpha1", Kind: "DataStore"},
 }
 
-// noise are values that differ between two undisturbed runs, wherever they stand.
-var noise = []struct {
-	pattern *regexp.Regexp
-	as      string
-}{
-	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "<uid>"},
-	{regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z`), "<time>"},
-	{regexp.MustCompile(`sha256:[0-9a-f]{64}`), "<sha256>"},
-	{regexp.MustCompile(`\b[0-9a-f]{64}\b`), "<sha256>"},
-	{regexp.MustCompile(`\betcd-[b-df-hj-np-tv-z0-9]{5}\b`), "etcd-<member>"},
-	{regexp.MustCompile(`\b[0-9a-f]{12,16}\b`), "<id>"},
-	{regexp.MustCompile(`-[0-9a-f]{8}\b`), "-<id>"},
-	{regexp.MustCompile(`127\.0\.0\.1:[0-9]+`), "<address>"},
-	{regexp.MustCompile(`-snapshot-[b-df-hj-np-tv-z0-9]{5}\b`), "-snapshot-<pod>"},
-	{regexp.MustCompile(`\b[0-9]+(\.[0-9]+)?m?s\b`), "<duration>"},
-	{regexp.MustCompile(`("modifiedAt":)"[0-9]+"`), `$1"<time>"`},
-	// etcd allocates pages as its own timing has it.
-	{regexp.MustCompile(`("sizeBytes":)[0-9]+`), `$1<bytes>`},
-	{regexp.MustCompile(`\b[0-9]+ bytes\b`), "<bytes>"},
-	{regexp.MustCompile(`("resourceVersion":)"[0-9]+"`), `$1"<rv>"`},
-	{regexp.MustCompile(`("observedGeneration":)[0-9]+`), `$1<n>`},
-}
-
-// Dump is the canonical form of everything in the tenant's namespace and of the controller's records, one line an object.
+// Dump is the canonical form of everything in the tenant's namespace, of what belongs to it elsewhere, and of the controller's records, one line an object.
 func Dump(ctx context.Context, t *harness.Tenant) ([]string, error) {
 	var lines []string
 	for _, namespace := range []string{t.Namespace, harness.SystemNamespace} {
 		for _, gvk := range kinds {
-			list := &unstructured.UnstructuredList{}
-			list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-			if err := t.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-				return nil, fmt.Errorf("list %s: %w", gvk.Kind, err)
+			more, err := dump(ctx, t, gvk, client.InNamespace(namespace))
+			if err != nil {
+				return nil, err
 			}
-			for i := range list.Items {
-				line, err := canonical(&list.Items[i], t.Namespace)
-				if err != nil {
-					return nil, err
-				}
-				lines = append(lines, line)
-			}
+			lines = append(lines, more...)
 		}
+	}
+	for _, gvk := range clusterKinds {
+		more, err := dump(ctx, t, gvk)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, more...)
 	}
 	sort.Strings(lines)
 	return lines, nil
 }
 
+func dump(ctx context.Context, t *harness.Tenant, gvk schema.GroupVersionKind, options ...client.ListOption) ([]string, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	if err := t.Client.List(ctx, list, options...); err != nil {
+		return nil, fmt.Errorf("list %s: %w", gvk.Kind, err)
+	}
+	var lines []string
+	for i := range list.Items {
+		o := &list.Items[i]
+		if o.GetNamespace() == "" && !belongs(o, t.Namespace) {
+			continue
+		}
+		line, err := canonical(o, t.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, line)
+	}
+	return lines, nil
+}
+
+// belongs tells whether an object without a namespace is of the tenant.
+func belongs(o *unstructured.Unstructured, namespace string) bool {
+	claimed, _, _ := unstructured.NestedString(o.Object, "spec", "claimRef", "namespace")
+	return claimed == namespace || o.GetName() == namespace
+}
+
 func canonical(o *unstructured.Unstructured, namespace string) (string, error) {
 	for _, path := range volatile {
 		unstructured.RemoveNestedField(o.Object, path...)
+	}
+	if o.GetKind() != "ConfigMap" {
+		unstructured.RemoveNestedField(o.Object, "data")
 	}
 	sortConditions(o)
 	managers := make([]string, 0, len(o.GetManagedFields()))
@@ -106,14 +113,6 @@ func canonical(o *unstructured.Unstructured, namespace string) (string, error) {
 		line += " managers: " + strings.Join(managers, "; ")
 	}
 	return quiet(strings.ReplaceAll(line, namespace, "<namespace>")), nil
-}
-
-// quiet replaces all noise.
-func quiet(s string) string {
-	for _, n := range noise {
-		s = n.pattern.ReplaceAllString(s, n.as)
-	}
-	return s
 }
 
 // sortConditions drops the order in which conditions appeared: they are a set.

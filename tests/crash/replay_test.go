@@ -70,13 +70,21 @@ func TestDeletedRestoreDisturbedAtEachWrite(t *testing.T) { replay(t, deleted, 1
 // A restore that fails and goes back is disturbed at any write, and the state before comes back all the same.
 func TestRollbackDisturbedAtEachWrite(t *testing.T) { replay(t, rollback, 1) }
 
-// Caches that are behind change nothing, nor do conflicts at every other write of a status.
+// Caches that are behind change nothing, nor do conflicts at every other write of a status. CRASH_REPLAY has all dramas of a restore played that way.
 func TestRestoreWithStaleCachesAndConflicts(t *testing.T) {
-	want := undisturbed(t, restore)
-	for _, how := range []disturbance{{lag: 1500 * time.Millisecond}, {conflicts: true}} {
-		t.Run(how.name(), func(t *testing.T) { requireEqual(t, want, play(t, platform, restore, how)) })
+	dramas := []drama{restore}
+	if everyWrite() {
+		dramas = append(dramas, abort, deleted, rollback)
+	}
+	for _, d := range dramas {
+		want := undisturbed(t, d)
+		for _, how := range []disturbance{{lag: 1500 * time.Millisecond}, {conflicts: true}} {
+			t.Run(d.name+" "+how.name(), func(t *testing.T) { requireEqual(t, want, play(t, platform, d, how)) })
+		}
 	}
 }
+
+func everyWrite() bool { return os.Getenv("CRASH_REPLAY") != "" }
 
 var ends = map[string]outcome{}
 
@@ -94,12 +102,16 @@ func undisturbed(t *testing.T, d drama) outcome {
 // write; otherwise a sample is drawn with CRASH_SEED (default 1).
 func replay(t *testing.T, d drama, sample int) {
 	want := undisturbed(t, d)
+	gone, kills := whileGone(want.writes), 0
 	for _, how := range disturbances(t, want.writes, sample) {
 		t.Run(fmt.Sprintf("%s %02d %s", how.mode, how.n, how.at.Write), func(t *testing.T) {
 			for attempt := range 3 {
 				got := play(t, platform, d, how)
 				requireEqual(t, want, got)
 				if journal.Disturbed() {
+					if how.mode == Kill && gone[how.n] {
+						kills++
+					}
 					return
 				}
 				t.Logf("attempt %d had no such write: %v", attempt+1, got.writes)
@@ -113,6 +125,13 @@ func replay(t *testing.T, d drama, sample int) {
 		})
 	}
 	t.Log("\n" + table(d.name, want.writes))
+	if d.name != restore.name {
+		return
+	}
+	require.GreaterOrEqual(t, len(gone), 3, "writes from the cluster's deletion to its creation, the deletion itself included")
+	if everyWrite() {
+		require.GreaterOrEqual(t, kills, 3, "kills that did happen there")
+	}
 }
 
 func requireEqual(t *testing.T, want, got outcome) {
@@ -136,7 +155,7 @@ func disturbances(t *testing.T, writes []string, sample int) []disturbance {
 			all = append(all, disturbance{mode: mode, at: Point{Write: write, Nth: seen[write]}, n: i + 1})
 		}
 	}
-	if os.Getenv("CRASH_REPLAY") != "" {
+	if everyWrite() {
 		return all
 	}
 	seed := uint64(1)
@@ -151,24 +170,37 @@ func disturbances(t *testing.T, writes []string, sample int) []disturbance {
 	return chosen
 }
 
+// whileGone are the numbers of the writes from a deletion of the cluster on, itself included, up to its creation: whoever is killed after one of these leaves
+// a tenant without an etcd.
+func whileGone(writes []string) map[int]bool {
+	gone, between := map[int]bool{}, false
+	for i, w := range writes {
+		switch {
+		case strings.HasPrefix(w, "DELETE etcdclusters"):
+			between = true
+		case strings.HasPrefix(w, "POST etcdclusters"):
+			between = false
+		}
+		if between {
+			gone[i+1] = true
+		}
+	}
+	return gone
+}
+
 // table lists the writes and marks those after which the cluster is deleted and not yet created again.
 func table(job string, writes []string) string {
 	var b strings.Builder
-	between, kills := false, 0
+	gone := whileGone(writes)
 	for i, w := range writes {
-		if strings.HasPrefix(w, "DELETE etcdclusters") {
-			between = true
-		} else if strings.HasPrefix(w, "POST etcdclusters") {
-			between = false
-		}
 		mark := ""
-		if between {
-			mark, kills = "  between delete and create", kills+1
+		if gone[i+1] {
+			mark = "  between delete and create"
 		}
 		fmt.Fprintf(&b, "%s %2d  %s%s\n", job, i+1, w, mark)
 	}
 	if job != backup.name {
-		fmt.Fprintf(&b, "kill points between delete and create: %d\n", kills)
+		fmt.Fprintf(&b, "kill points between delete and create, the deletion included: %d\n", len(gone))
 	}
 	return b.String()
 }
