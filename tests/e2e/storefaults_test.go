@@ -59,6 +59,12 @@ func TestStoreFaultsDuringARestore(t *testing.T) {
 		a.refused(backupsv1alpha1.ReasonObjectForbidden, "s3:ListBucket", a.key)
 		a.put(a.good)
 	})
+	t.Run("an object that is there, without s3:ListBucket", func(t *testing.T) {
+		a.t = t
+		proxy.ForbidListBucket(true)
+		defer proxy.ForbidListBucket(false)
+		a.refused(backupsv1alpha1.ReasonListBucketForbidden, "s3:ListBucket", `Secret "etcd-backup-credentials"`)
+	})
 	t.Run("outages, broken downloads and a copy that cannot be deleted", func(t *testing.T) {
 		copied := func(method string) func(*http.Request) bool {
 			return func(r *http.Request) bool { return r.Method == method && strings.Contains(r.URL.Path, ".prepared-") }

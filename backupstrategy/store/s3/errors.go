@@ -46,6 +46,9 @@ func (s *Store) failure(ctx context.Context, verb, key string, err error) error 
 	if advice != "" {
 		detail += " (" + advice + ")"
 	}
+	if s.config.CredentialsFrom != "" && (errors.Is(sentinel, store.ErrUnauthorized) || errors.Is(sentinel, store.ErrForbidden)) {
+		detail += ". The credentials are those of " + s.config.CredentialsFrom
+	}
 	return store.Failed(what, sentinel, detail)
 }
 

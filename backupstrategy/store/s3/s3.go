@@ -50,6 +50,7 @@ type Config struct {
 	ForcePathStyle  bool
 	AccessKeyID     string
 	SecretAccessKey string
+	CredentialsFrom string // where an administrator corrects the keys, such as `Secret "x"`, for messages; may be empty
 
 	Roots       *x509.CertPool // trusted instead of the system's roots; nil means those
 	PartSize    int64          // of a multipart upload; smaller objects go up in one request; 0 means 16 MiB, S3 wants at least 5 MiB

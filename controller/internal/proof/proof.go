@@ -161,6 +161,7 @@ func (p *Prover) store(ctx context.Context, namespace string, source record.Sour
 	return s3.New(s3.Config{
 		Endpoint: source.Endpoint, Bucket: source.Bucket, Region: source.Region, ForcePathStyle: source.ForcePathStyle,
 		AccessKeyID: string(secret.Data[etcdv1alpha2.AccessKeyIDKey]), SecretAccessKey: string(secret.Data[etcdv1alpha2.SecretAccessKeyKey]),
+		CredentialsFrom: fmt.Sprintf("Secret %q", secret.Name),
 	}), nil
 }
 

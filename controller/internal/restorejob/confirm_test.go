@@ -27,14 +27,20 @@ func (g *rig) Confirm(_ context.Context, _ string, _ record.Source, prepared rec
 func TestNothingIsDeletedWithoutTheCopiesThatWerePrepared(t *testing.T) {
 	for _, c := range []struct {
 		name, reason string
-		confirm      func(g *rig, look int) error
+		confirm      func(g *rig, look int) error // look 0 is at the place of the safety copy to come
 	}{
-		{"the copy was removed", backupsv1alpha1.ReasonObjectNotFound, func(g *rig, _ int) error {
-			g.stored.Clear()
+		{"the safety copy's place cannot be looked at", backupsv1alpha1.ReasonListBucketForbidden, func(g *rig, _ int) error {
+			require.Empty(g.t, g.snapshots())
+			return store.Failed("HEAD s3://b/k", store.ErrForbidden, "status 403")
+		}},
+		{"the copy was removed", backupsv1alpha1.ReasonObjectNotFound, func(g *rig, look int) error {
+			if look == 1 {
+				g.stored.Clear()
+			}
 			return nil
 		}},
 		{"the safety copy was removed", backupsv1alpha1.ReasonObjectNotFound, func(g *rig, look int) error {
-			if look == 1 {
+			if look == 2 {
 				g.stored.Clear()
 			}
 			return nil

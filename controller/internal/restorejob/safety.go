@@ -3,6 +3,7 @@ package restorejob
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/cozy-etcd/cozy-etcd/backupstrategy"
 	"github.com/cozy-etcd/cozy-etcd/backupstrategy/artifact"
+	"github.com/cozy-etcd/cozy-etcd/backupstrategy/store"
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	etcdv1alpha2 "github.com/cozy-etcd/cozy-etcd/controller/api/etcdoperator/v1alpha2"
 	"github.com/cozy-etcd/cozy-etcd/controller/fault"
@@ -205,8 +207,23 @@ func (r *Reconciler) intendSafety(ctx context.Context, w *world) error {
 	s.Source = w.record.Source
 	s.Source.SizeBytes, s.Source.Checksum = 0, ""
 	s.Source.Key = destinationBeside(w.record.Source).ObjectKey(s.Snapshot)
+	if err := r.mayStore(ctx, w.job.Namespace, s.Source); err != nil {
+		return err
+	}
 	w.record.Safety = s
 	return r.Records.Save(ctx, w.record)
+}
+
+// mayStore asks for the copy's object as the operator's Job does before it writes, and whose end tells nobody why. Anything but a denial is left to the Job.
+func (r *Reconciler) mayStore(ctx context.Context, namespace string, copied record.Source) error {
+	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
+	defer cancel()
+	err := r.Artifacts.Confirm(ctx, namespace, copied, record.Prepared{Key: copied.Key})
+	if !errors.Is(err, store.ErrForbidden) {
+		return nil
+	}
+	return fault.Terminalf(backupsv1alpha1.ReasonListBucketForbidden,
+		"the credentials cannot tell whether %q exists, so no safety snapshot can be stored with them: grant s3:ListBucket on the bucket, or set spec.options.safetySnapshot to false: %w", copied.Key, err)
 }
 
 // destinationBeside is the place in which an object lies, as an administrator's strategy makes it.
