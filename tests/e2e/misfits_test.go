@@ -25,22 +25,56 @@ func application() corev1.TypedLocalObjectReference {
 	return corev1.TypedLocalObjectReference{APIGroup: &group, Kind: backupsv1alpha1.EtcdApplicationKind, Name: harness.ReleaseName}
 }
 
-// misfits is a tenant of etcd 3.5 with auth on, and a whole Backup of it: what a snapshot must fit to.
-func misfits(t *testing.T) *artifacts {
+// of35 is a tenant of etcd 3.5 and a whole Backup of it.
+func of35(t *testing.T) *artifacts {
 	t.Helper()
-	ctx := t.Context()
 	values := harness.Quick(1)
 	values["version"] = "3.5.35"
 	tenant := newTenant(t, "misfits", time.Hour, values)
+	c := dataStoreClient(t, tenant)
+	require.NoError(t, harness.Write(t.Context(), c, "/registry", "good", 20))
 	backUp(t, tenant, "b1")
-	require.NoError(t, platform.Client.Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: "root"}, StringData: map[string]string{"username": "root", "password": "changed since"},
+	return artifactsOf(t, tenant)
+}
+
+// restored brings the Backup's keys back, with an operator and a controller that can do so.
+func (a *artifacts) restored(t *testing.T) {
+	t.Helper()
+	ctx := t.Context()
+	old := a.cluster()
+	c := dataStoreClient(t, a.tenant)
+	want, err := harness.ReadKeys(ctx, c)
+	require.NoError(t, err)
+	require.NoError(t, harness.Write(ctx, c, "/registry", "bad", 10))
+	require.NoError(t, harness.Write(ctx, c, "/later", "bad", 10))
+	// A safety copy would stay in the bucket, which is to hold the Backup's object only.
+	_, err = a.tenant.Restore(ctx, "whole", "b1", map[string]any{"safetySnapshot": false})
+	require.NoError(t, err)
+	_, err = a.tenant.AwaitRestore(ctx, "whole", time.Minute)
+	require.NoError(t, err)
+	now, err := a.tenant.AwaitWhole(ctx, 1, time.Second)
+	require.NoError(t, err)
+	require.NotEqual(t, old.UID, now.UID)
+	require.Equal(t, old.Spec.Version, now.Spec.Version)
+	got, err := harness.ReadKeys(ctx, c)
+	require.NoError(t, err)
+	require.Empty(t, want.Diff(got))
+	status, err := c.Status(ctx, c.Endpoints()[0])
+	require.NoError(t, err)
+	require.Equal(t, old.Spec.Version, status.Version, "etcd itself was asked")
+	require.Greater(t, status.Header.Revision, int64(len(want)+20), "no rewind")
+}
+
+// withAuthOn makes the cluster again with auth on; spec.auth cannot be changed, and the chart does not set it.
+func (a *artifacts) withAuthOn(t *testing.T) {
+	t.Helper()
+	require.NoError(t, platform.Client.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.tenant.Namespace, Name: "root"}, StringData: map[string]string{"username": "root", "password": "changed since"},
 	}))
-	// spec.auth cannot be changed, and the chart does not set it.
-	recreate(t, tenant, func(c *etcdv1alpha2.EtcdCluster) {
+	recreate(t, a.tenant, func(c *etcdv1alpha2.EtcdCluster) {
+		c.Spec.Bootstrap = nil
 		c.Spec.Auth = &etcdv1alpha2.AuthSpec{Enabled: true, RootCredentialsSecretRef: &corev1.LocalObjectReference{Name: "root"}}
 	})
-	return artifactsOf(t, tenant)
 }
 
 // hold puts another snapshot in the place of the Backup's, and lets the Backup say so.

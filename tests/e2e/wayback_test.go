@@ -58,4 +58,5 @@ func TestRestoreThatFailsGoesBackToTheLiveData(t *testing.T) {
 	got, err = harness.ReadKeys(ctx, c)
 	require.NoError(t, err)
 	require.Empty(t, live.Diff(got))
+	requireUninstalls(t, tenant)
 }

@@ -68,7 +68,7 @@ func (r members) run(ctx context.Context, m *etcdv1alpha2.EtcdMember) (ctrl.Resu
 		if !r.secretsExist(ctx, m) {
 			return r.soon(), nil
 		}
-		pod = memberPod(m, r.opts.Mode)
+		pod = memberPod(m, r.generation())
 		if err := controllerutil.SetControllerReference(m, pod, r.scheme); err != nil {
 			return ctrl.Result{}, err
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -41,6 +42,7 @@ type Operator struct {
 	node   *node.Node
 	log    logr.Logger
 	file   *os.File
+	mode   atomic.Value // Mode
 
 	stop   sync.Once
 	mu     sync.Mutex
@@ -63,15 +65,13 @@ func Start(ctx context.Context, o Options) (*Operator, error) {
 		return nil, err
 	}
 	op := &Operator{opts: o, scheme: api.NewScheme(), log: zap.New(zap.WriteTo(file)), file: file}
+	op.SetMode(o.Mode)
 	if op.client, err = client.New(o.Config, client.Options{Scheme: op.scheme}); err != nil {
 		return nil, fmt.Errorf("client of the operator double: %w", err)
 	}
 	play := agent.Agent{
-		Dial: o.Router.DialContext, Bin: o.Bin, Etcdutl: compiledEtcdutl,
+		Dial: o.Router.DialContext, Bin: o.Bin, Etcdutl: op.etcdutl,
 		TrustAnyName: o.Mutant == TLSNamesUnverified, CheckHash: o.Mutant == RestoreWithHashCheck,
-	}
-	if o.Mode == Later {
-		play.Etcdutl = ""
 	}
 	op.node, err = node.Start(node.Options{
 		Config: o.Config, Scheme: op.scheme, Router: o.Router, Agent: play, Bin: o.Bin, Dir: filepath.Join(o.Dir, "node"),
@@ -85,6 +85,19 @@ func Start(ctx context.Context, o Options) (*Operator, error) {
 		return nil, err
 	}
 	return op, nil
+}
+
+// SetMode plays the roll-out of another generation of the operator: Pods that it makes and restores that begin from now on are of that one.
+func (o *Operator) SetMode(m Mode) { o.mode.Store(m) }
+
+func (o *Operator) generation() Mode { return o.mode.Load().(Mode) }
+
+// etcdutl is the version in the operator's image, or empty.
+func (o *Operator) etcdutl() string {
+	if o.generation() == Later {
+		return ""
+	}
+	return compiledEtcdutl
 }
 
 // hooks bring the faults that concern the node to it.

@@ -63,7 +63,7 @@ func (r snapshots) follow(ctx context.Context, s *etcdv1alpha2.EtcdSnapshot, clu
 		return r.phase(ctx, s, etcdv1alpha2.SnapshotFailed, etcdv1alpha2.ReasonSnapshotJobLost,
 			"snapshot Job completed or was removed before its snapshot could be recorded; not re-running to avoid a duplicate snapshot")
 	case apierrors.IsNotFound(err):
-		if err := r.createOwned(ctx, s, snapshotJob(s, cluster, r.opts.Mode)); err != nil {
+		if err := r.createOwned(ctx, s, snapshotJob(s, cluster, r.generation())); err != nil {
 			return err
 		}
 		return r.phase(ctx, s, etcdv1alpha2.SnapshotStarted, etcdv1alpha2.ReasonJobCreated, "snapshot job created")

@@ -16,8 +16,8 @@ type Agent struct {
 	// Dial connects to a Service or member name, without port.
 	Dial func(ctx context.Context, host string) (net.Conn, error)
 	Bin  string // folder with etcdutl-<version>
-	// Etcdutl is the version compiled into the operator's image, which restores its own minor only. Empty means that the target image's own etcdutl is used.
-	Etcdutl string
+	// Etcdutl gives the version compiled into the operator's image, which restores its own minor only. Empty means that the target image's own etcdutl is used.
+	Etcdutl func() string
 	// TrustAnyName and CheckHash make the agents differ from the real ones.
 	TrustAnyName bool
 	CheckHash    bool

@@ -20,9 +20,9 @@ func (a Agent) restore(ctx context.Context, env map[string]string, path func(str
 	if _, err := os.Stat(filepath.Join(data, "member")); err == nil {
 		return "data folder is initialized, nothing to restore\n", nil
 	}
-	version := env["ETCD_VERSION"]
-	if a.Etcdutl != "" && minor(version) != minor(a.Etcdutl) {
-		return "", fmt.Errorf("cannot restore etcd %s: this operator has etcdutl %s and restores %s only", version, a.Etcdutl, minor(a.Etcdutl))
+	version, own := env["ETCD_VERSION"], a.Etcdutl()
+	if own != "" && minor(version) != minor(own) {
+		return "", fmt.Errorf("cannot restore etcd %s: this operator has etcdutl %s and restores %s only", version, own, minor(own))
 	}
 	volume := filepath.Dir(data)
 	file, fresh := filepath.Join(volume, "snapshot.db"), filepath.Join(volume, "restored")
@@ -33,8 +33,8 @@ func (a Agent) restore(ctx context.Context, env map[string]string, path func(str
 		return "", err
 	}
 	defer func() { _ = os.Remove(file) }()
-	if a.Etcdutl != "" {
-		version = a.Etcdutl
+	if own != "" {
+		version = own
 	}
 	args := []string{
 		"snapshot", "restore", file, "--data-dir=" + fresh, "--name=" + env["ETCD_MEMBER_NAME"], "--initial-cluster=" + env["ETCD_INITIAL_CLUSTER"],
