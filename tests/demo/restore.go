@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/cozy-etcd/cozy-etcd/backupstrategy/artifact"
 	"github.com/cozy-etcd/cozy-etcd/tests/harness"
 )
@@ -53,16 +55,29 @@ func (d *demo) noRewind(ctx context.Context, before int64) error {
 		}
 	}
 	d.report.proof("no rewind: revision %d before, now %v", before, revisions)
-	stored, err := d.env.S3.List(ctx, "")
-	if err != nil {
-		return err
-	}
-	for _, key := range stored {
-		if _, prepared := artifact.PreparedFor(key); prepared {
-			return fmt.Errorf("the prepared copy %s is still in the bucket", key)
+	return d.noCopies(ctx)
+}
+
+// noCopies waits for the prepared copies to go: that is the last thing a restore does, after it has succeeded.
+func (d *demo) noCopies(ctx context.Context) error {
+	left := ""
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+		stored, err := d.env.S3.List(ctx, "")
+		if err != nil {
+			return false, err
 		}
+		left = ""
+		for _, key := range stored {
+			if _, prepared := artifact.PreparedFor(key); prepared {
+				left = key
+			}
+		}
+		return left == "", nil
+	})
+	if err != nil {
+		return fmt.Errorf("the prepared copy %s is still in the bucket: %w", left, err)
 	}
-	d.report.proof("the prepared copy is gone from the bucket, the Backup's object is there")
+	d.report.proof("the prepared copies are gone from the bucket, the Backup's object is there")
 	return nil
 }
 
