@@ -181,10 +181,11 @@ type ClusterFacts struct {
 
 // MemberFacts is a member of the recreated cluster.
 type MemberFacts struct {
-	Name  string
-	Ready bool
-	Voter bool
-	Etcd  EtcdFacts
+	Name        string
+	Ready       bool
+	Voter       bool
+	Credentials string // Secret that each Pod of it needs to start; empty for all but the first member
+	Etcd        EtcdFacts
 }
 
 // EtcdFacts is what a member itself says.

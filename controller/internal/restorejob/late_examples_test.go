@@ -99,3 +99,11 @@ func TestRollbackWhoseIntentIsNotSavedAtOnce(t *testing.T) {
 	require.Nil(t, g.suspended())
 	require.Empty(t, g.records())
 }
+
+// The first member's Pod needs the snapshot's credentials for ever, so the end of a restore says so.
+func TestSuccessNamesTheSecretInUse(t *testing.T) {
+	s := whole3()
+	require.NotContains(t, Decide(s).Outcome.Message, "Keep Secret")
+	s.Members[1].Credentials = "creds"
+	require.Contains(t, Decide(s).Outcome.Message, `Keep Secret "creds" for as long as member m2 lives`)
+}

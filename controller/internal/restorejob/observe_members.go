@@ -70,7 +70,7 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *world) error {
 		}
 		uids[m.UID] = true
 		w.seen.Members = append(w.seen.Members, MemberFacts{
-			Name: m.Name, Voter: m.Status.IsVoter,
+			Name: m.Name, Voter: m.Status.IsVoter, Credentials: credentialsOf(m),
 			Ready: m.DeletionTimestamp.IsZero() && meta.IsStatusConditionTrue(m.Status.Conditions, etcdv1alpha2.ConditionReady),
 		})
 	}
@@ -82,6 +82,14 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *world) error {
 		return nil
 	}
 	return r.observePods(ctx, w, uids)
+}
+
+// credentialsOf names the Secret of the snapshot that a member came out of: spec.restore is never cleared, so each later Pod needs it, too.
+func credentialsOf(m *etcdv1alpha2.EtcdMember) string {
+	if m.Spec.Restore == nil || m.Spec.Restore.Source.S3 == nil {
+		return ""
+	}
+	return m.Spec.Restore.Source.S3.CredentialsSecretRef.Name
 }
 
 func (r *Reconciler) observePods(ctx context.Context, w *world, members map[types.UID]bool) error {

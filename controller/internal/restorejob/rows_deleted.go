@@ -131,7 +131,17 @@ func expiredIncomplete(s Seen) Decision {
 
 func whole(s Seen) Decision {
 	return conclude(OutcomeFacts{Succeeded: true, Resume: true, Reason: backupsv1alpha1.ReasonSucceeded, Message: fmt.Sprintf(
-		"all %d members of cluster %s hold the same data at revision %d", s.Cluster.Replicas, s.Cluster.ClusterID, s.revision())})
+		"all %d members of cluster %s hold the same data at revision %d%s", s.Cluster.Replicas, s.Cluster.ClusterID, s.revision(), s.keep())})
+}
+
+// keep says which Secret is in use from now on.
+func (s Seen) keep() string {
+	for _, m := range s.Members {
+		if m.Credentials != "" {
+			return fmt.Sprintf(". Keep Secret %q for as long as member %s lives: its Pod never starts again without it", m.Credentials, m.Name)
+		}
+	}
+	return ""
 }
 
 func verify(s Seen) Decision {
