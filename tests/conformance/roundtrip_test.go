@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,8 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	sigsyaml "sigs.k8s.io/yaml"
 
+	"github.com/cozy-etcd/cozy-etcd/backupstrategy"
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	strategyv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/strategy/v1alpha1"
+	"github.com/cozy-etcd/cozy-etcd/controller/writes"
 )
 
 // future is a field that our Go types do not have, in spec and status of every kind.
@@ -26,8 +29,8 @@ const future = "futureField"
 func TestOurCRDsKeepUnknownFields(t *testing.T)   { keepsUnknownFields(t, ourCRDs()...) }
 func TestUpstreamKeepsUnknownFields(t *testing.T) { keepsUnknownFields(t, upstreamCRDs(t)) }
 
-// keepsUnknownFields runs on CRDs of a later day: a typed patch keeps what it does not know, and a typed update, as the
-// control, loses it. That is why the controller only patches.
+// keepsUnknownFields runs on CRDs of a later day: the controller's own writes keep what its types do not know, and a typed
+// update, as the control, loses it. That is why the controller only patches.
 func keepsUnknownFields(t *testing.T, dirs ...string) {
 	s, err := serve(withFutureField(t, dirs...))
 	require.NoError(t, err)
@@ -46,6 +49,25 @@ func keepsUnknownFields(t *testing.T, dirs ...string) {
 				require.Equal(t, want, inStatus, "%s: status.%s", way, future)
 			}
 		})
+	}
+	t.Run("backup that gets its status", func(t *testing.T) { keepingABackup(t, s) })
+}
+
+// keepingABackup lets the controller write the status of a Backup that somebody else has added to.
+func keepingABackup(t *testing.T, s *server) {
+	base := merged(t, bases(t)["backup"], `{spec: {driverMetadata: {etcd.aenix.io/backup-name: snapshot}}, status: {phase: Pending, artifact: null, conditions: null}}`)
+	obj := createWithFuture(t, s, base)
+	request := backupstrategy.BackupRequest{
+		Name: obj.GetName(), Namespace: obj.GetNamespace(), Snapshot: "snapshot", Strategy: "strategy", TakenAt: metav1.Now(),
+		Artifact: backupsv1alpha1.BackupArtifact{URI: "s3://backups/a/b/snapshot.db", SizeBytes: 20512},
+	}
+	require.NoError(t, writes.Keep(t.Context(), s.client, request))
+	require.NoError(t, s.client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
+	phase, _, _ := unstructured.NestedString(obj.Object, "status", "phase")
+	require.Equal(t, string(backupsv1alpha1.BackupReady), phase)
+	for _, part := range []string{"spec", "status"} {
+		_, there, _ := unstructured.NestedString(obj.Object, part, future)
+		require.True(t, there, "%s.%s", part, future)
 	}
 }
 
@@ -98,7 +120,10 @@ func writeTyped(ctx context.Context, c client.Client, typed client.Object, way s
 	}
 	before, _ = typed.DeepCopyObject().(client.Object)
 	touchStatus(typed)
-	return client.IgnoreNotFound(c.Status().Patch(ctx, typed, client.MergeFrom(before)))
+	if err := writes.SaveStatus(ctx, c, before, typed); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	return nil
 }
 
 // touchStatus sets a condition on the kinds whose status is ours to write.

@@ -23,20 +23,16 @@ import (
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
 	etcdv1alpha2 "github.com/cozy-etcd/cozy-etcd/controller/api/etcdoperator/v1alpha2"
 	strategyv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/strategy/v1alpha1"
+	"github.com/cozy-etcd/cozy-etcd/controller/writes"
 )
 
-// codeWrites runs the example strategy through the product's builders: the snapshot that a BackupJob asks for, the Backup
-// that it leaves, and the cluster that a restore makes of what the chart rendered.
+// codeWrites runs the example strategy through the product's builders: the job of a Plan, the snapshot that a BackupJob asks
+// for, the Backup that it leaves, those of a restore's safety copy, a suspended release, and the cluster that a restore makes
+// of what the chart rendered.
 func codeWrites(t *testing.T, clusters []named) []named {
 	t.Helper()
 	snapshot := snapshotOf(t)
-	snapshot.Status = etcdv1alpha2.EtcdSnapshotStatus{
-		Phase:    etcdv1alpha2.SnapshotComplete,
-		Artifact: &etcdv1alpha2.SnapshotArtifact{SizeBytes: 20512, Checksum: "sha256:" + strings.Repeat("0", 64)},
-	}
-	destination, ok := backupstrategy.DestinationOf(snapshot.Spec)
-	require.True(t, ok)
-	snapshot.Status.Artifact.URI = destination.URI(snapshot.Name)
+	destination := complete(t, snapshot)
 	request, err := backupstrategy.BackupOf(job(), snapshot)
 	require.NoError(t, err)
 	request.TakenAt = metav1.NewTime(time.Unix(1767322445, 0))
@@ -47,6 +43,8 @@ func codeWrites(t *testing.T, clusters []named) []named {
 		{"backupstrategy: EtcdSnapshot", plain(t, snapshot, etcdv1alpha2.GroupVersion.WithKind("EtcdSnapshot"))},
 		{"backupstrategy: Backup", plain(t, backup, backupsv1alpha1.GroupVersion.WithKind("Backup"))},
 	}
+	all = append(all, safetyWrites(t, destination)...)
+	all = append(all, planWrites(t), suspended(t))
 	source := destination.Location()
 	source.Key = destination.ObjectKey(snapshot.Name)
 	restore := map[string]any{"restore": map[string]any{"source": map[string]any{"s3": toMap(t, &source)}}}
@@ -59,6 +57,61 @@ func codeWrites(t *testing.T, clusters []named) []named {
 		}
 	}
 	return all
+}
+
+// complete gives a snapshot the status of the operator's success.
+func complete(t *testing.T, snapshot *etcdv1alpha2.EtcdSnapshot) backupstrategy.Destination {
+	t.Helper()
+	destination, ok := backupstrategy.DestinationOf(snapshot.Spec)
+	require.True(t, ok)
+	snapshot.Status = etcdv1alpha2.EtcdSnapshotStatus{
+		Phase: etcdv1alpha2.SnapshotComplete,
+		Artifact: &etcdv1alpha2.SnapshotArtifact{
+			URI: destination.URI(snapshot.Name), SizeBytes: 20512, Checksum: "sha256:" + strings.Repeat("0", 64),
+		},
+	}
+	snapshot.CreationTimestamp = metav1.NewTime(time.Unix(1767322445, 0))
+	return destination
+}
+
+// safetyWrites are the EtcdSnapshot and the Backup of a restore's safety copy.
+func safetyWrites(t *testing.T, destination backupstrategy.Destination) []named {
+	t.Helper()
+	restore := &backupsv1alpha1.RestoreJob{}
+	example(t, "restorejob.yaml", restore)
+	restore.Namespace, restore.UID = "default", "1f1e2d3c-0000-0000-0000-000000000000"
+	safety := writes.Safety{Application: "etcd", Strategy: "etcd-s3", Beside: destination, Key: destination.ObjectKey("nightly")}
+	snapshot, err := safety.Snapshot(restore, backupstrategy.Facts{Version: "3.6.11", ClusterSpec: "{}"})
+	require.NoError(t, err)
+	asked := plain(t, snapshot, etcdv1alpha2.GroupVersion.WithKind("EtcdSnapshot"))
+	complete(t, snapshot)
+	backup, err := safety.Backup(restore, snapshot)
+	require.NoError(t, err)
+	return []named{
+		{"RestoreJob: EtcdSnapshot", asked},
+		{"RestoreJob: Backup", plain(t, backup, backupsv1alpha1.GroupVersion.WithKind("Backup"))},
+	}
+}
+
+func planWrites(t *testing.T) named {
+	t.Helper()
+	plan := &backupsv1alpha1.Plan{}
+	example(t, "plan.yaml", plan)
+	plan.Namespace, plan.UID = "default", "2f1e2d3c-0000-0000-0000-000000000000"
+	run := writes.PlanJob(plan, "nightly-29455374")
+	require.True(t, metav1.IsControlledBy(run, plan))
+	return named{"Plan: BackupJob", plain(t, run, backupsv1alpha1.GroupVersion.WithKind("BackupJob"))}
+}
+
+// suspended is a release as a restore holds it.
+func suspended(t *testing.T) named {
+	t.Helper()
+	release := merged(t, bases(t)["release"], `{metadata: {name: suspended, finalizers: null}, spec: {suspend: null}}`)
+	patch, err := sigsyaml.Marshal(writes.Suspension(release.GetFinalizers(), "1f1e2d3c-0000-0000-0000-000000000000", false))
+	require.NoError(t, err)
+	release = merged(t, release, string(patch))
+	require.NotEmpty(t, release.GetFinalizers())
+	return named{"RestoreJob: HelmRelease, suspended", release}
 }
 
 func job() *backupsv1alpha1.BackupJob {
@@ -111,24 +164,29 @@ func plain(t *testing.T, typed any, gvk schema.GroupVersionKind) *unstructured.U
 	return obj
 }
 
-// reasonsOf reads the reason constants of conditions.go.
+// reasonsOf reads the reason constants of the API package.
 func reasonsOf(t *testing.T) []string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root(), "controller/api/backups/v1alpha1/conditions.go"), nil, 0)
+	files, err := filepath.Glob(filepath.Join(root(), "controller/api/backups/v1alpha1/*conditions.go"))
 	require.NoError(t, err)
 	var reasons []string
-	ast.Inspect(file, func(n ast.Node) bool {
-		spec, ok := n.(*ast.ValueSpec)
-		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Reason") || len(spec.Values) == 0 {
-			return true
-		}
-		value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+	for _, path := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 		require.NoError(t, err)
-		require.Equal(t, spec.Names[0].Name, "Reason"+value)
-		reasons = append(reasons, value)
-		return true
-	})
-	require.Greater(t, len(reasons), 30)
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || !strings.HasPrefix(spec.Names[0].Name, "Reason") || len(spec.Values) == 0 {
+				return true
+			}
+			value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			require.NoError(t, err)
+			require.Equal(t, spec.Names[0].Name, "Reason"+value)
+			reasons = append(reasons, value)
+			return true
+		})
+	}
+	require.Contains(t, reasons, backupsv1alpha1.ReasonSnapshotStored)
+	require.Contains(t, reasons, backupsv1alpha1.ReasonFenceLifted)
 	return reasons
 }
 

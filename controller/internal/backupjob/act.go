@@ -15,8 +15,8 @@ import (
 )
 
 // +kubebuilder:rbac:groups=etcd-operator.cozystack.io,resources=etcdsnapshots,verbs=create;delete
-// +kubebuilder:rbac:groups=backups.cozystack.io,resources=backups,verbs=create;update
-// +kubebuilder:rbac:groups=backups.cozystack.io,resources=backups/status,verbs=update
+// +kubebuilder:rbac:groups=backups.cozystack.io,resources=backups,verbs=create;patch
+// +kubebuilder:rbac:groups=backups.cozystack.io,resources=backups/status,verbs=patch
 // +kubebuilder:rbac:groups=backups.cozystack.io,resources=backupjobs/finalizers,verbs=update
 
 // act makes the one change that was decided on.

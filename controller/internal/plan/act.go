@@ -20,17 +20,7 @@ func (r *Reconciler) act(ctx context.Context, plan *backupsv1alpha1.Plan, s Seen
 	if d.Verb != Create {
 		return nil
 	}
-	job := &backupsv1alpha1.BackupJob{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: s.Job, Namespace: plan.Namespace,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(plan, backupsv1alpha1.GroupVersion.WithKind("Plan"))},
-		},
-		Spec: backupsv1alpha1.BackupJobSpec{
-			PlanRef:         &corev1.LocalObjectReference{Name: plan.Name},
-			ApplicationRef:  plan.Spec.ApplicationRef,
-			BackupClassName: plan.Spec.BackupClassName,
-		},
-	}
+	job := NewJob(plan, s.Job)
 	err := r.Create(ctx, job)
 	switch {
 	case err == nil:
@@ -41,5 +31,20 @@ func (r *Reconciler) act(ctx context.Context, plan *backupsv1alpha1.Plan, s Seen
 		return fault.Terminalf(backupsv1alpha1.ReasonFailed, "the API server refuses BackupJob %q: %w", s.Job, err)
 	default:
 		return fmt.Errorf("create BackupJob %q: %w", s.Job, err)
+	}
+}
+
+// NewJob is the run of a plan under a name.
+func NewJob(plan *backupsv1alpha1.Plan, name string) *backupsv1alpha1.BackupJob {
+	return &backupsv1alpha1.BackupJob{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: plan.Namespace,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(plan, backupsv1alpha1.GroupVersion.WithKind("Plan"))},
+		},
+		Spec: backupsv1alpha1.BackupJobSpec{
+			PlanRef:         &corev1.LocalObjectReference{Name: plan.Name},
+			ApplicationRef:  plan.Spec.ApplicationRef,
+			BackupClassName: plan.Spec.BackupClassName,
+		},
 	}
 }

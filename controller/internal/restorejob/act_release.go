@@ -36,21 +36,27 @@ func leftSuspended(release *unstructured.Unstructured) bool {
 // suspend pauses the release and takes hold of it in one patch: finalizer, suspension, and the mark that says whose suspension it is. A release that
 // somebody else had suspended gets no mark, so nothing ever lifts that suspension.
 func (r *Reconciler) suspend(ctx context.Context, w *world) error {
-	finalizers := w.release.object.GetFinalizers()
+	by := w.job.UID
+	if w.seen.Record.WasSuspended {
+		by = ""
+	}
+	return r.patchRelease(ctx, w, Suspension(w.release.object.GetFinalizers(), by, w.seen.Release.Suspended), "suspend")
+}
+
+// Suspension is the patch that pauses a release with these finalizers, marked as that of a restore; without a UID the suspension was somebody else's before.
+func Suspension(finalizers []string, by types.UID, suspended bool) map[string]any {
 	if !slices.Contains(finalizers, backupsv1alpha1.RestoreFinalizer) {
 		finalizers = append(slices.Clone(finalizers), backupsv1alpha1.RestoreFinalizer)
 	}
-	metadata := map[string]any{"finalizers": finalizers}
-	patch := map[string]any{"metadata": metadata}
-	if w.seen.Record.WasSuspended {
-		metadata["annotations"] = map[string]any{backupsv1alpha1.AnnotationSuspendedBy: nil} // of a restore whose suspension was lifted since
-	} else {
-		metadata["annotations"] = map[string]any{backupsv1alpha1.AnnotationSuspendedBy: string(w.job.UID)}
+	mark := map[string]any{backupsv1alpha1.AnnotationSuspendedBy: string(by)}
+	if by == "" {
+		mark[backupsv1alpha1.AnnotationSuspendedBy] = nil // of a restore whose suspension was lifted since
 	}
-	if !w.seen.Record.WasSuspended || !w.seen.Release.Suspended {
+	patch := map[string]any{"metadata": map[string]any{"finalizers": finalizers, "annotations": mark}}
+	if by != "" || !suspended {
 		patch["spec"] = map[string]any{"suspend": true}
 	}
-	return r.patchRelease(ctx, w, patch, "suspend")
+	return patch
 }
 
 // resume is the one place that undoes a suspension. It lifts exactly what carries this job's mark, back to the value that was recorded.

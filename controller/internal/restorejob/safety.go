@@ -28,8 +28,8 @@ import (
 )
 
 // +kubebuilder:rbac:groups=etcd-operator.cozystack.io,resources=etcdsnapshots,verbs=get;list;watch;create;delete
-// +kubebuilder:rbac:groups=backups.cozystack.io,resources=backups,verbs=create;update
-// +kubebuilder:rbac:groups=backups.cozystack.io,resources=backups/status,verbs=update
+// +kubebuilder:rbac:groups=backups.cozystack.io,resources=backups,verbs=create;patch
+// +kubebuilder:rbac:groups=backups.cozystack.io,resources=backups/status,verbs=patch
 // +kubebuilder:rbac:groups=backups.cozystack.io,resources=restorejobs/finalizers,verbs=update
 
 // rollbackDistance is how far the safety copy's revision lies above the prepared one: more than the restored cluster can serve before it is given up.
@@ -243,25 +243,35 @@ func (r *Reconciler) requestSafety(ctx context.Context, w *world) error {
 	if err != nil {
 		return err
 	}
-	snapshot, err := backupstrategy.NewSnapshot(backupstrategy.SnapshotRequest{
-		Job: w.job, Cluster: w.application(), Strategy: w.record.Strategy, Parameters: w.record.Parameters, Destination: destinationBeside(w.record.Source), Facts: facts,
-	})
+	snapshot, err := SafetySnapshot(w.job, w.record, facts)
 	if err != nil {
 		return err
 	}
 	return r.maker().Submit(ctx, w.job, snapshot)
 }
 
+// SafetySnapshot is what a restore asks for before it deletes anything.
+func SafetySnapshot(job *backupsv1alpha1.RestoreJob, rec *record.Record, facts backupstrategy.Facts) (*etcdv1alpha2.EtcdSnapshot, error) {
+	return backupstrategy.NewSnapshot(backupstrategy.SnapshotRequest{
+		Job: job, Cluster: rec.Application, Strategy: rec.Strategy, Parameters: rec.Parameters, Destination: destinationBeside(rec.Source), Facts: facts,
+	})
+}
+
 func (r *Reconciler) storeSafety(ctx context.Context, w *world) error {
-	group := backupsv1alpha1.DefaultApplicationGroup
-	request, err := backupstrategy.FromSnapshot(backupstrategy.BackupRequest{
-		Name: w.record.Safety.Backup, Namespace: w.job.Namespace, Labels: backupstrategy.OwnerLabels(w.job),
-		ApplicationRef: corev1.TypedLocalObjectReference{APIGroup: &group, Kind: backupsv1alpha1.EtcdApplicationKind, Name: w.record.Application},
-	}, w.safety.snapshot)
+	request, err := SafetyBackup(w.job, w.record, w.safety.snapshot)
 	if err != nil {
 		return err
 	}
 	return r.maker().Keep(ctx, request)
+}
+
+// SafetyBackup gathers what the Backup of a complete safety snapshot is made from.
+func SafetyBackup(job *backupsv1alpha1.RestoreJob, rec *record.Record, snapshot *etcdv1alpha2.EtcdSnapshot) (backupstrategy.BackupRequest, error) {
+	group := backupsv1alpha1.DefaultApplicationGroup
+	return backupstrategy.FromSnapshot(backupstrategy.BackupRequest{
+		Name: rec.Safety.Backup, Namespace: job.Namespace, Labels: backupstrategy.OwnerLabels(job),
+		ApplicationRef: corev1.TypedLocalObjectReference{APIGroup: &group, Kind: backupsv1alpha1.EtcdApplicationKind, Name: rec.Application},
+	}, snapshot)
 }
 
 // proveSafety checks the copy like any other, except for the login: the snapshot is of the cluster that the login works with.

@@ -143,10 +143,13 @@ func (m Maker) complete(ctx context.Context, wanted *backupsv1alpha1.Backup, sna
 	if live.Status.Phase == backupsv1alpha1.BackupReady {
 		return nil
 	}
+	// A patch, as the platform's Backup may have fields that the type here does not.
+	before := live.DeepCopy()
 	live.Status = wanted.Status
-	err := m.Client.Status().Update(ctx, live)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	err := m.Client.Status().Patch(ctx, live.DeepCopy(), patch)
 	if apierrors.IsNotFound(err) {
-		err = m.Client.Update(ctx, live) // no status subresource
+		err = m.Client.Patch(ctx, live, patch) // no status subresource
 	}
 	if err != nil {
 		return fmt.Errorf("write the status of Backup %q: %w", live.Name, err)
