@@ -56,5 +56,6 @@ func show(e *env.Env) {
 	if e.AuditLog != "" {
 		fmt.Printf("audit   %s\n", e.AuditLog)
 	}
+	showGuide(os.Stdout, e)
 	fmt.Println("\nCtrl-C stops everything.")
 }
