@@ -97,7 +97,9 @@ func releaseTimeout(hr *fluxv2.HelmRelease) time.Duration {
 const defaultReleaseTimeout = 5 * time.Minute
 
 // busyRelease tells that helm-controller is in the middle of an action, which a suspension does not stop. A condition that is older than any action may be
-// was left behind, and does not count.
+// was left behind, and does not count. That is all that can be known: helm-controller writes nothing on a suspended release, so its observedGeneration never
+// reaches the generation of the suspension, and an action that began on the generation before it, and has not said so yet, looks idle. The fence holds what
+// such an action would create.
 func busyRelease(hr *fluxv2.HelmRelease, now time.Time) bool {
 	timeout := releaseTimeout(hr)
 	c := meta.FindStatusCondition(hr.Status.Conditions, fluxv2.ConditionReconciling)
