@@ -25,7 +25,7 @@ import (
 func snapshotFacts(t *Target) []Fact {
 	facts := []Fact{
 		{"snapshot-stores", "Pending, Started, Complete with the reasons JobCreated and SnapshotStored; the artifact record fits the object; the stream ends with etcd's own hash.", snapshotStores},
-		{"snapshot-pods-carry-label", "The Job and its Pods carry the cluster's label and stay after the end.", snapshotPodsCarryLabel},
+		{"snapshot-pods-carry-label", "The Job, which has 3 retries and 30 minutes, and its Pods carry the cluster's label and stay after the end.", snapshotPodsCarryLabel},
 		{"snapshot-key-is-prefix", "The destination's key is a prefix: one slash unless it ends in one, nothing trimmed.", snapshotKeyIsPrefix},
 		{"snapshot-never-overwrites", "An object of another snapshot is not overwritten: the Job fails.", snapshotNeverOverwrites},
 		{"snapshot-wrong-credentials", "Wrong credentials end as Failed/JobFailed after the back-off, with a message that does not say why.", snapshotWrongCredentials},
@@ -185,6 +185,9 @@ func snapshotPodsCarryLabel(ctx context.Context, t *Target) error {
 			}
 			if len(pods.Items) != 2 || len(members) != 1 || job.Labels[etcdv1alpha2.LabelCluster] != clusterName || *job.Spec.TTLSecondsAfterFinished != 600 {
 				return fmt.Errorf("%d Pods with the label, %d of members, Job labels %v", len(pods.Items), len(members), job.Labels)
+			}
+			if retries, deadline := job.Spec.BackoffLimit, job.Spec.ActiveDeadlineSeconds; retries == nil || *retries != 3 || deadline == nil || *deadline != 1800 {
+				return fmt.Errorf("the Job's limits are %v retries and %v s, not 3 and 1800", retries, deadline)
 			}
 			return nil
 		})

@@ -1,5 +1,12 @@
 // Package contract states what the cozystack etcd-operator (v1alpha2) does, one fact at a time. A fact speaks to the Kubernetes API and to two ports only, so the same
 // facts are checked against the double of the local environment and against the real operator on a real cluster.
+//
+// Known of the operator, and stated by no fact yet:
+//   - spec.auth with AuthRequiredNotConfigured and AuthCredentialsRejected, and AuthLatchTimeout of a snapshot: the double has no authentication, and the tenant
+//     chart never asks for it.
+//   - A server certificate without the usage "client auth": etcd's gateway needs it to dial itself, and the suite's certificates always have it.
+//   - PVCs are never resized.
+//   - A prepared copy, with bumped revision and old revisions marked compacted, restores: the end-to-end tests show that for the double.
 package contract
 
 import (
