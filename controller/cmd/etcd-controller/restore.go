@@ -32,6 +32,7 @@ func setupRestores(mgr ctrl.Manager, o options, leases cache.Cache, wrap func(re
 		Dialer:        etcd.NetDialer{Resolve: o.resolve},
 		Keys:          etcd.NetDialer{Resolve: o.resolve},
 		Alarms:        etcd.NetDialer{Resolve: o.resolve},
+		Logins:        etcd.NetDialer{Resolve: o.resolve},
 		TLS:           restorejob.SecretTLS(mgr.GetAPIReader()),
 		Events:        mgr.GetEventRecorder("etcd-controller"),
 		Now:           time.Now,

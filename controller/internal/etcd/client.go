@@ -23,6 +23,7 @@ var (
 	_ Dialer      = NetDialer{}
 	_ KeyDialer   = NetDialer{}
 	_ AlarmDialer = NetDialer{}
+	_ LoginDialer = NetDialer{}
 )
 
 // Dial implements Dialer.
@@ -46,7 +47,11 @@ func (d NetDialer) dial(t Target) (*reader, error) {
 	c, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{endpoint},
 		TLS:       t.TLS,
-		Logger:    zap.NewNop(),
+		Username:  t.User,
+		Password:  t.Password,
+		// With a password, the login is a part of the dialing.
+		DialTimeout: loginTimeout,
+		Logger:      zap.NewNop(),
 		DialOptions: []grpc.DialOption{
 			grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 				var nd net.Dialer
@@ -61,6 +66,9 @@ func (d NetDialer) dial(t Target) (*reader, error) {
 	}
 	return &reader{c: c, endpoint: endpoint}, nil
 }
+
+// loginTimeout bounds the login with a password, which is made while dialing.
+const loginTimeout = 3 * time.Second
 
 type reader struct {
 	c        *clientv3.Client

@@ -15,6 +15,8 @@ type Target struct {
 	Host string // DNS name; verified against the certificate
 	Port int    // usually 2379
 	TLS  *tls.Config
+	// User and Password to log in with; empty means without, or as the certificate's common name.
+	User, Password string
 }
 
 // Dialer opens connections to members.

@@ -102,6 +102,40 @@ func TestListKeysAtOneRevision(t *testing.T) {
 	}
 }
 
+// With auth on, nobody reads without a user, and only one that may read everything does.
+func TestC31ReadAsAUser(t *testing.T) {
+	ctx := t.Context()
+	c, target := serve(t, filepath.Join(t.TempDir(), "data"), "--bcrypt-cost=4")
+	read := func(user, password string) error {
+		target.User, target.Password = user, password
+		l, err := NetDialer{}.DialLogin(target)
+		if err != nil {
+			return err
+		}
+		defer func() { require.NoError(t, l.Close()) }()
+		bounded, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		return l.ReadOne(bounded)
+	}
+	require.NoError(t, read("", ""), "nothing is there, and auth is off")
+	for user, role := range map[string]string{"root": "root", "limited": "some"} {
+		_, err := c.UserAdd(ctx, user, "p-"+user)
+		require.NoError(t, err)
+		_, err = c.RoleAdd(ctx, role)
+		require.NoError(t, err)
+		_, err = c.UserGrantRole(ctx, user, role)
+		require.NoError(t, err)
+	}
+	_, err := c.AuthEnable(ctx)
+	require.NoError(t, err)
+	require.NoError(t, read("root", "p-root"))
+	require.ErrorContains(t, read("", ""), "user name is empty")
+	require.ErrorContains(t, read("limited", "p-limited"), "permission denied")
+	wrong := read("root", "p-other")
+	require.ErrorContains(t, wrong, "authentication failed")
+	require.NotContains(t, wrong.Error(), "p-other")
+}
+
 // A snapshot of an etcd that ran out of space brings its alarm along into a cluster with a larger quota; that alarm alone is lifted.
 func TestDisarmAnAlarmThatCameWithASnapshot(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()

@@ -56,10 +56,7 @@ func (r *Reconciler) inBackground(ctx context.Context, w *world, d Decision, do 
 
 func (r *Reconciler) prove(ctx context.Context, w *world, d Decision) error {
 	namespace, source, version := w.job.Namespace, w.record.Source, w.record.EtcdVersion
-	var login proof.Login
-	if enabled, _, _ := unstructured.NestedBool(w.record.Cluster, "spec", "auth", "enabled"); enabled {
-		login.SecretName, _, _ = unstructured.NestedString(w.record.Cluster, "spec", "auth", "rootCredentialsSecretRef", "name")
-	}
+	login := proof.Login{SecretName: rootSecret(w.record.Cluster)}
 	cluster := w.cluster
 	return r.inBackground(ctx, w, d, func(ctx context.Context) (func(*record.Record), error) {
 		live := r.openListing(ctx, cluster)

@@ -32,6 +32,7 @@ type kamajiRig struct {
 
 // dataStore points at the rig's etcd.
 func (g *rig) dataStore() *kamajiRig {
+	g.secret("s", kamajiPair())
 	ref := func(key string) kamajiv1alpha1.ContentRef {
 		return kamajiv1alpha1.ContentRef{SecretReference: &kamajiv1alpha1.SecretReference{Name: "s", Namespace: g.ns, KeyPath: key}}
 	}

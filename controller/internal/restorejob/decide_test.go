@@ -81,7 +81,7 @@ func whole3() Seen {
 	s.Cluster = &ClusterFacts{
 		UID: "new", Ours: true, Owned: true, DeadlineRaised: true, ClusterID: "b2", Replicas: 3, ReadyMembers: 3, Reconciled: true, CreatedAt: now.Add(-time.Second),
 	}
-	s.Members = []MemberFacts{member("m1"), member("m2"), member("m3")}
+	s.Members, s.Read = []MemberFacts{member("m1"), member("m2"), member("m3")}, ReadFacts{Asked: true}
 	return s
 }
 

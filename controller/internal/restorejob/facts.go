@@ -36,6 +36,8 @@ type Seen struct {
 	Leftovers []string
 	// Members of the recreated cluster.
 	Members []MemberFacts
+	// Read is whether a client can read from the recreated cluster.
+	Read ReadFacts
 	// Reported tells that the report is written, or that it cannot be.
 	Reported bool
 	// Consumers are the tenants' API servers, while they are being restarted.
@@ -186,6 +188,12 @@ type MemberFacts struct {
 	Voter       bool
 	Credentials string // Secret that each Pod of it needs to start; empty for all but the first member
 	Etcd        EtcdFacts
+}
+
+// ReadFacts is the outcome of reading a key as the DataStores' clients do, once the members agree.
+type ReadFacts struct {
+	Asked bool
+	Error string
 }
 
 // EtcdFacts is what a member itself says.

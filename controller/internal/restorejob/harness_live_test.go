@@ -49,6 +49,24 @@ func (g *rig) DialAlarms(target etcd.Target) (etcd.Alarms, error) {
 	return reader.(*fakeMember), nil
 }
 
+// DialLogin implements etcd.LoginDialer.
+func (g *rig) DialLogin(target etcd.Target) (etcd.Login, error) {
+	reader, err := g.Dial(target)
+	if err != nil {
+		return nil, err
+	}
+	member := reader.(*fakeMember)
+	member.target = target
+	return member, nil
+}
+
+func (m *fakeMember) ReadOne(context.Context) error {
+	if m.g.refuseRead == nil {
+		return nil
+	}
+	return m.g.refuseRead(m.target)
+}
+
 func (m *fakeMember) List(context.Context) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for _, k := range m.g.liveKeys {

@@ -139,6 +139,8 @@ type rig struct {
 	mu      sync.Mutex
 	writes  []string
 	answers func(member string, s etcd.Status) (etcd.Status, error)
+	// refuseRead may refuse to let a client read.
+	refuseRead func(as etcd.Target) error
 }
 
 type killed struct{ write string }
@@ -172,7 +174,7 @@ func (g *rig) await(done func() bool) {
 func (g *rig) reconciler() *Reconciler {
 	c := g.watched()
 	return &Reconciler{
-		Client: c, Reader: g.admin, Records: &record.Store{Client: c, Reader: g.admin, Namespace: ownNamespace}, Sources: g, Dialer: g, Keys: g, Alarms: g, Events: g.events,
+		Client: c, Reader: g.admin, Records: &record.Store{Client: c, Reader: g.admin, Namespace: ownNamespace}, Sources: g, Dialer: g, Keys: g, Alarms: g, Logins: g, Events: g.events,
 		Artifacts: g, Background: g.background, MissingFence: g.missingFence,
 		Locks:         &lock.Store{Client: c, Leases: g.admin, Live: g.admin, Now: time.Now},
 		TLS:           func(context.Context, *unstructured.Unstructured) (*tls.Config, error) { return nil, nil },
@@ -293,8 +295,9 @@ func (g *rig) Dial(target etcd.Target) (etcd.Reader, error) {
 }
 
 type fakeMember struct {
-	g    *rig
-	name string
+	g      *rig
+	name   string
+	target etcd.Target
 }
 
 func (m *fakeMember) Status(ctx context.Context) (etcd.Status, error) {

@@ -60,6 +60,7 @@ func (r *Reconciler) ask(ctx context.Context, w *world) {
 		askHashes(ctx, members, readers)
 		if readers[0] != nil {
 			r.askKeys(ctx, w, &members[0], readers[0])
+			r.askRead(ctx, w, memberTarget(w.cluster, members[0].Name, config))
 		}
 	}
 	for _, reader := range readers {

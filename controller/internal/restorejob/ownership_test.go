@@ -2,6 +2,7 @@ package restorejob
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/cozy-etcd/cozy-etcd/backupstrategy/artifact"
 	backupsv1alpha1 "github.com/cozy-etcd/cozy-etcd/controller/api/backups/v1alpha1"
+	"github.com/cozy-etcd/cozy-etcd/controller/internal/etcd"
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/record"
 )
 
@@ -161,6 +163,13 @@ func TestC25CaptureIsLossless(t *testing.T) {
 	g.apply(full)
 	g.ops.up()
 	g.proven.AuthEnabled = true
+	g.secret("root", map[string][]byte{"username": []byte("root"), "password": []byte("p")})
+	g.refuseRead = func(as etcd.Target) error {
+		if as.User != "root" || as.Password != "p" {
+			return errors.New("etcdserver: user name is empty")
+		}
+		return nil
+	}
 	before := g.cluster()
 	require.True(t, has(before, "spec", "futureField", "x"), "the API server kept the unknown field")
 	require.Equal(t, okPhase, g.finish("again").Status.Phase)

@@ -45,6 +45,7 @@ type Reconciler struct {
 	Dialer     etcd.Dialer
 	Keys       etcd.KeyDialer
 	Alarms     etcd.AlarmDialer
+	Logins     etcd.LoginDialer
 	TLS        TLSConfig
 	Events     events.EventRecorder
 	Now        func() time.Time

@@ -62,21 +62,30 @@ func (r *Reconciler) reportPlanes(ctx context.Context, w *world) restorereport.C
 
 // controlPlanes finds those that refer to a DataStore on this cluster, in whatever namespace. Without Kamaji there are none.
 func (r *Reconciler) controlPlanes(ctx context.Context, w *world) ([]string, []kamajiv1alpha1.TenantControlPlane, error) {
-	stores := &kamajiv1alpha1.DataStoreList{}
-	if err := r.Reader.List(ctx, stores); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		return nil, nil, nil
-	} else if err != nil {
-		return nil, nil, fmt.Errorf("list DataStores: %w", err)
+	stores, err := r.dataStores(ctx, w)
+	if err != nil || len(stores) == 0 {
+		return nil, nil, err
 	}
-	names := restorereport.DataStoresOf(stores.Items, w.job.Namespace, w.record.Application)
-	if len(names) == 0 {
-		return nil, nil, nil
+	names := make([]string, 0, len(stores))
+	for i := range stores {
+		names = append(names, stores[i].Name)
 	}
 	planes := &kamajiv1alpha1.TenantControlPlaneList{}
 	if err := r.Reader.List(ctx, planes); err != nil {
 		return nil, nil, fmt.Errorf("list TenantControlPlanes: %w", err)
 	}
 	return names, restorereport.UsersOf(planes.Items, names), nil
+}
+
+// dataStores are those whose endpoints are this cluster's. Without Kamaji there are none.
+func (r *Reconciler) dataStores(ctx context.Context, w *world) ([]kamajiv1alpha1.DataStore, error) {
+	list := &kamajiv1alpha1.DataStoreList{}
+	if err := r.Reader.List(ctx, list); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("list DataStores: %w", err)
+	}
+	return restorereport.DataStoresOf(list.Items, w.job.Namespace, w.record.Application), nil
 }
 
 // pastRestores measures the restores of the application that succeeded, by the times of their conditions.

@@ -126,7 +126,15 @@ func expiredMismatch(s Seen) Decision {
 
 func expiredIncomplete(s Seen) Decision {
 	return conclude(OutcomeFacts{Reason: backupsv1alpha1.ReasonIncomplete, Resume: s.latched(), Message: fmt.Sprintf(
-		"the restored cluster serves but is not whole after %s: %s%s. It is kept, and its operator goes on", s.timeout(), s.progress(), s.trouble())})
+		"the restored cluster serves but is not whole after %s: %s%s%s. It is kept, and its operator goes on", s.timeout(), s.progress(), s.doubt(), s.trouble())})
+}
+
+// doubt is what a complete cluster lacks to be whole.
+func (s Seen) doubt() string {
+	if !s.complete() {
+		return ""
+	}
+	return ", but " + s.mismatch()
 }
 
 func whole(s Seen) Decision {

@@ -21,13 +21,19 @@ func (s Seen) complete() bool {
 	return true
 }
 
-// whole tells that the restore has succeeded: the objects are complete and each member's own answers agree.
+// whole tells that the restore has succeeded: the objects are complete, each member's own answers agree, and clients can read.
 func (s Seen) whole() bool { return s.complete() && s.mismatch() == "" }
 
-// mismatch says what is not as it should be in the members' answers; empty when all is well.
+// mismatch says what is not as it should be in the members' answers, or keeps clients from reading; empty when all is well.
 func (s Seen) mismatch() string {
 	problem, _ := s.judge()
-	return problem
+	switch {
+	case problem != "":
+		return problem
+	case !s.Read.Asked:
+		return "no key was read yet"
+	}
+	return s.Read.Error
 }
 
 // wrong is a mismatch that is proven by an answer, not just an answer that is missing.

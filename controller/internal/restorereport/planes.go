@@ -11,17 +11,17 @@ import (
 	"github.com/cozy-etcd/cozy-etcd/controller/internal/record"
 )
 
-// DataStoresOf names the DataStores whose endpoints are a cluster's Services.
-func DataStoresOf(stores []kamajiv1alpha1.DataStore, namespace, cluster string) []string {
-	var names []string
+// DataStoresOf gives the DataStores whose endpoints are a cluster's Services, by their names.
+func DataStoresOf(stores []kamajiv1alpha1.DataStore, namespace, cluster string) []kamajiv1alpha1.DataStore {
+	var found []kamajiv1alpha1.DataStore
 	for i := range stores {
 		s := &stores[i]
 		if s.Spec.Driver == kamajiv1alpha1.DriverEtcd && slices.ContainsFunc(s.Spec.Endpoints, func(e string) bool { return pointsAt(e, namespace, cluster) }) {
-			names = append(names, s.Name)
+			found = append(found, *s)
 		}
 	}
-	sort.Strings(names)
-	return names
+	sort.Slice(found, func(i, j int) bool { return found[i].Name < found[j].Name })
+	return found
 }
 
 // pointsAt tells whether an endpoint is a Service of the cluster, or a member behind one, such as etcd.tenant.svc:2379.
