@@ -60,7 +60,7 @@ conformance: ## Same verdicts as the upstream CRDs (UPSTREAM_CRDS=folder)
 	else $(MAKE) tools && $(GO) test $(LINK) -count=1 -timeout $(GOTEST_TIMEOUT) ./tests/conformance/...; fi
 
 .PHONY: contract
-contract: tools ## The operator's contract against a real operator (KUBECONFIG=…, CONTRACT_S3_…: see tests/contract)
+contract: tools ## The operator's contract against a real operator (KUBECONFIG=…, CONTRACT_S3_…: see tests/env/README.md)
 	@test -n "$(KUBECONFIG)" || { echo "name the cluster: make contract KUBECONFIG=…"; exit 1; }
 	CONTRACT_KUBECONFIG=$(abspath $(KUBECONFIG)) $(GO) test $(LINK) -count=1 -timeout 120m -run TestRealOperator -v ./tests/contract/...
 
