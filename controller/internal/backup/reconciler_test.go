@@ -116,7 +116,7 @@ func TestC23StrategyShowsABadTemplate(t *testing.T) {
 	s := &strategyv1alpha1.Etcd{
 		ObjectMeta: metav1.ObjectMeta{Name: "s"},
 		Spec: strategyv1alpha1.EtcdSpec{Template: strategyv1alpha1.EtcdTemplate{Destination: strategyv1alpha1.EtcdDestination{S3: &strategyv1alpha1.EtcdS3{
-			Endpoint: "https://s3.example", Bucket: "{{ .Parameters.bucket }}", CredentialsSecretRef: strategyv1alpha1.SecretRef{Name: "creds"},
+			Endpoint: "https://s3.example", Bucket: "{{ .Parameters.bucket }}", Key: "{{ .Application.metadata.namespace }}/", CredentialsSecretRef: strategyv1alpha1.SecretRef{Name: "creds"},
 		}}}},
 	}
 	require.NoError(t, c.Create(t.Context(), s))
