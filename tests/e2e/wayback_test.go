@@ -39,7 +39,7 @@ func TestRestoreThatFailsGoesBackToTheLiveData(t *testing.T) {
 		}
 	})
 	t.Cleanup(platform.Operator.Faults.Clear)
-	_, err = tenant.Restore(ctx, "r1", "b1", map[string]any{"restoreTimeoutSeconds": 30})
+	_, err = tenant.Restore(ctx, "r1", "b1", map[string]any{"restoreTimeoutSeconds": 40})
 	require.NoError(t, err)
 	job, err := tenant.AwaitRestore(ctx, "r1", 3*time.Minute)
 	require.Error(t, err, "the restore itself has failed")
