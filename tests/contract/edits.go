@@ -18,7 +18,7 @@ import (
 
 func editFacts() []Fact {
 	return []Fact{
-		{"edit-reaches-nobody", "An edit of options is latched and reported as Reconciled, and touches no running member; a member made later has it.", editReachesNobody},
+		{"edit-reaches-nobody", "An edit of options or size is latched and reported as Reconciled, and touches neither a running member nor its PVC; a member made later has it.", editReachesNobody},
 		{"member-roll", "Patching the member and deleting its Pod rebuilds the Pod from the member's spec, on the same PVC, with the same member ID.", memberRoll},
 		{"pod-alone-keeps-template", "Deleting only the Pod rebuilds the old template.", podAloneKeepsTemplate},
 		{"member-deletion-replaces", "Deleting an EtcdMember removes it from etcd, and a new one joins from the cluster's spec.", memberDeletionReplaces},
@@ -50,22 +50,24 @@ func editReachesNobody(ctx context.Context, t *Target) error {
 		if err != nil {
 			return err
 		}
+		size := c.Spec.Storage.Size
 		old := c.DeepCopy()
 		c.Spec.Options.SnapshotCount = ptr.To[int64](12345)
+		c.Spec.Storage.Size.Add(size)
 		if err := errors.Join(l.Client.Patch(ctx, c, client.MergeFrom(old)), l.whole(ctx, c)); err != nil {
 			return err
 		}
 		if got := c.Status.Observed.Options.SnapshotCount; got == nil || *got != 12345 {
 			return fmt.Errorf("latched options %v", c.Status.Observed.Options)
 		}
-		err = l.stays(ctx, "the old Pod", func() error {
+		err = l.stays(ctx, "the old Pod with its PVC", func() error {
 			now, err := l.podUIDs(ctx)
 			for name, uid := range before {
 				if now[name] != uid {
 					return fmt.Errorf("the Pod of %s is another one", name)
 				}
 			}
-			return err
+			return errors.Join(err, l.claimsAsk(ctx, size))
 		})
 		if err != nil {
 			return err
@@ -75,6 +77,23 @@ func editReachesNobody(ctx context.Context, t *Target) error {
 		}
 		return l.flagOf(ctx, func(name string) bool { return before[name] == "" }, 12345)
 	})
+}
+
+// claimsAsk checks the size that each PVC of the cluster asks for.
+func (l *lab) claimsAsk(ctx context.Context, size resource.Quantity) error {
+	claims := &corev1.PersistentVolumeClaimList{}
+	if err := l.Client.List(ctx, claims, client.InNamespace(l.ns), client.MatchingLabels{etcdv1alpha2.LabelCluster: clusterName}); err != nil {
+		return err
+	}
+	if len(claims.Items) == 0 {
+		return errors.New("no PVC is there")
+	}
+	for _, c := range claims.Items {
+		if got := c.Spec.Resources.Requests.Storage(); got.Cmp(size) != 0 {
+			return fmt.Errorf("PVC %s asks for %s, not %s", c.Name, got, size.String())
+		}
+	}
+	return nil
 }
 
 // flagOf checks the snapshot count in the command of the chosen member Pods.
@@ -178,8 +197,10 @@ func podAloneKeepsTemplate(ctx context.Context, t *Target) error {
 		if err != nil {
 			return err
 		}
+		size := c.Spec.Storage.Size
 		old := c.DeepCopy()
 		c.Spec.Options.SnapshotCount = ptr.To[int64](12345)
+		c.Spec.Storage.Size.Add(size)
 		if err := errors.Join(l.Client.Patch(ctx, c, client.MergeFrom(old)), l.whole(ctx, c)); err != nil {
 			return err
 		}

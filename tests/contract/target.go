@@ -5,7 +5,6 @@
 //   - spec.auth with AuthRequiredNotConfigured and AuthCredentialsRejected, and AuthLatchTimeout of a snapshot: the double has no authentication, and the tenant
 //     chart never asks for it.
 //   - A server certificate without the usage "client auth": etcd's gateway needs it to dial itself, and the suite's certificates always have it.
-//   - PVCs are never resized.
 //   - A prepared copy, with bumped revision and old revisions marked compacted, restores: the end-to-end tests show that for the double.
 package contract
 
