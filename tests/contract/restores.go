@@ -151,7 +151,8 @@ func (l *lab) initFails(ctx context.Context, c *etcdv1alpha2.EtcdCluster) error 
 		if err != nil || s.RestartCount < 2 {
 			return fmt.Errorf("%d restarts: %w", s.RestartCount, err)
 		}
-		return l.condition(ctx, c, etcdv1alpha2.ConditionAvailable, etcdv1alpha2.ReasonClusterUnreachable)
+		return errors.Join(l.condition(ctx, c, etcdv1alpha2.ConditionAvailable, etcdv1alpha2.ReasonClusterUnreachable),
+			l.condition(ctx, c, etcdv1alpha2.ConditionProgressing, etcdv1alpha2.ReasonWaitingForSeed))
 	})
 	if err != nil {
 		return err
@@ -159,7 +160,7 @@ func (l *lab) initFails(ctx context.Context, c *etcdv1alpha2.EtcdCluster) error 
 	if len(c.Status.Conditions) != 2 || c.Status.ClusterID != "" {
 		return fmt.Errorf("cluster ID %q, conditions %s", c.Status.ClusterID, describe(c.Status.Conditions))
 	}
-	return l.condition(ctx, c, etcdv1alpha2.ConditionProgressing, etcdv1alpha2.ReasonWaitingForSeed)
+	return nil
 }
 
 func restoreFromMissingObject(ctx context.Context, t *Target) error {
